@@ -31,11 +31,12 @@ from sklearn.model_selection import train_test_split
 import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.options import CutKind, Residency
+from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import CutOracle, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master
+from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 HERE = Path(__file__).parent

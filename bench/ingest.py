@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # bigmc need not be installed
 
-from bigmc.store.layout import read_manifest  # noqa: E402
+from bigmc.store.files.layout import read_manifest  # noqa: E402
 
 PIECE = 2000
 N_CLASSES = 20

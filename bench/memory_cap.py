@@ -42,10 +42,10 @@ WINDOW = 2600
 """Characters of a document."""
 
 IMPORTS = {
-    "ingest": "bigmc.cli, bigmc.ingestion, bigmc.store.dataset",
-    "train": "bigmc.cli, bigmc.learners, bigmc.training.run, bigmc.ingestion.memory, pydantic",
-    "evaluate": "bigmc.cli, bigmc.inference.evaluate, bigmc.ingestion.memory",
-    "predict": "bigmc.cli, bigmc.inference.predict, bigmc.ingestion.memory",
+    "ingest": "bigmc.cli, bigmc.ingestion, bigmc.store.dataset, pyarrow.compute, pyarrow.parquet, numcodecs",
+    "train": "bigmc.cli, bigmc.training.run, bigmc.solvers.sparse.out_of_core, pyarrow.compute",
+    "evaluate": "bigmc.cli, bigmc.inference.evaluate, bigmc.ingestion.memory, pyarrow.compute, numcodecs",
+    "predict": "bigmc.cli, bigmc.inference.predict, bigmc.ingestion.memory, pyarrow.parquet",
 }
 """Modules whose size is the bare process of each command."""
 
@@ -53,10 +53,10 @@ IMPORTS = {
 def generate(to: Path, n_bytes: int, seed: int) -> None:
     """Write documents until the file has the wanted size."""
     sys.path.insert(0, str(ROOT))
-    from bigmc.cli.demo import _packages
+    from bigmc.cli.demo import installed_packages
 
     rng = random.Random(seed)
-    packages = {name: files for name, (_, files) in _packages().items()}
+    packages = {name: files for name, (_, files) in installed_packages().items()}
     sizes = {name: sum(file.stat().st_size for file in files) for name, files in packages.items()}
     texts = []
     for name in sorted(sizes, key=lambda name: (-sizes[name], name))[:CLASSES]:

@@ -219,7 +219,7 @@ def optimum(problem: Problem, folder: Path, alpha: float) -> dict[str, float]:
     target = folder / f"{problem.name}-{alpha:g}.optimum.json"
     if not target.exists():
         import bigmc
-        from bigmc.store.checkpoint import FileCheckpoint
+        from bigmc.store.files.checkpoint import FileCheckpoint
 
         learner = bigmc.SparseClassifier(alpha, tol=_REFERENCE * problem.tolerances[-1], max_passes=5000)
         unfinished = target.with_suffix(".checkpoint")

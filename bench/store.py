@@ -24,12 +24,12 @@ import scipy.sparse as sp
 import zarr
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from bigmc.store import write
 from bigmc.store.block import BlockBuffers, read_block, stream_blocks
-from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import SHARDS, ShardEntry
+from bigmc.store.files.layout import SHARDS, ShardEntry
 from bigmc.store.publish import finish_dataset
+from bigmc.store.shards import write
+from bigmc.store.shards.csr import Rows
 from bigmc.store.verify import verify
 from bigmc.store.weighting import Weighting
 

@@ -26,10 +26,11 @@ import numpy as np
 
 from bigmc import api
 from bigmc.engine import ThreadEngine
-from bigmc.ingestion import part_receipt, shard_placement
-from bigmc.store import disk_shard, snapshot
+from bigmc.ingestion.writing import part_receipt, shard_placement
+from bigmc.store import snapshot
 from bigmc.store.dataset import Dataset
-from bigmc.store.zarr_chunks import ArrayReader
+from bigmc.store.shards import disk_shard
+from bigmc.store.shards.zarr_chunks import ArrayReader
 
 OPENING = [(owner, name) for owner in (disk_shard, snapshot) for name in ("check_sizes", "check_file")]
 READING = [*OPENING, (ArrayReader, "_compare")]

@@ -360,11 +360,11 @@ def _kilobytes(path: Path, field: str) -> int:
 def _cgroup_limits() -> list[Path]:
     """Return the files that may hold a memory limit: of cgroup v2, then of v1, from leaf to root."""
     root = Path("/sys/fs/cgroup")
-    found = [root / "memory.max", root / "memory" / "memory.limit_in_bytes"]
+    files = [root / "memory.max", root / "memory" / "memory.limit_in_bytes"]
     try:
         memberships = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return found
+        return files
     for line in memberships:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -375,6 +375,6 @@ def _cgroup_limits() -> list[Path]:
             continue
         group = base / path.lstrip("/")
         while group != base and base in group.parents:
-            found.append(group / name)
+            files.append(group / name)
             group = group.parent
-    return found
+    return files

@@ -1,6 +1,6 @@
 """What can go wrong in a way the user can fix.
 
-Every error here is one line for a person: what is wrong, where (file, line or row), and the cure.
+Every error is one line for a person: what is wrong, where (file, line or row), and the cure.
 The command line prints it and exits with 1; in Python it is an ordinary ``ValueError``.
 """
 

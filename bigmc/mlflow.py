@@ -18,8 +18,8 @@ from mlflow.utils.autologging_utils import autologging_integration, safe_patch
 
 from bigmc import api
 from bigmc.errors import DataError
-from bigmc.store import disk
-from bigmc.store.atomic import write_atomic
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import write_atomic
 from bigmc.version import __version__
 
 FLAVOR_NAME = "bigmc"
@@ -137,10 +137,10 @@ def autolog(log_models: bool = True, disable: bool = False, silent: bool = False
 
 def _parameters(args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, str]:
     """Return the options that were given as texts; data in memory is not written out."""
-    given = {f"argument_{number}": value for number, value in enumerate(args)}
+    positional = {f"argument_{number}": value for number, value in enumerate(args)}
     plain = {
         name: value
-        for name, value in {**given, **options}.items()
+        for name, value in {**positional, **options}.items()
         if isinstance(value, str | int | float | Path | tuple | list | dict)
     }
     return {name: str(value)[:_MOST_CHARACTERS] for name, value in plain.items()}

@@ -1,7 +1,5 @@
 """Sphinx configuration: Markdown pages, the API and the command line read from the code."""
 
-import re
-import subprocess
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
+from command_reference import command_reference  # noqa: E402
 from draw_architecture import draw  # noqa: E402  (the picture is drawn anew for every build)
 
 project = "bigmc"
@@ -35,24 +34,5 @@ html_show_sourcelink = False
 draw(DOCS.parent / "bigmc", DOCS / "_static" / "architecture.svg")
 
 COMMANDS = DOCS / "_generated" / "cli.md"
-
-
-def write_commands() -> None:
-    """Let typer write the reference of the commands, and give its lists of commands whole sentences."""
-    COMMANDS.parent.mkdir(exist_ok=True)
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "typer", "bigmc.cli.program", "utils", "docs", "--name", "bigmc"),
-            *("--title", "Options", "--output", str(COMMANDS)),
-        ],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    text = COMMANDS.read_text()
-    for command, sentence in re.findall(r"^#+ `bigmc ([^`]+)`\n\n(.+)$", text, re.MULTILINE):
-        shortened = rf"^\* `{command.split()[-1]}`: .*\.\.\.$"
-        text = re.sub(shortened, f"* `{command.split()[-1]}`: {sentence}", text, flags=re.MULTILINE)
-    COMMANDS.write_text(text)
-
-
-write_commands()
+COMMANDS.parent.mkdir(exist_ok=True)
+COMMANDS.write_text(command_reference())

@@ -19,8 +19,8 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError, DataError, StoreError
 from bigmc.ingestion import append
 from bigmc.ingestion import job as job_module
-from bigmc.store.atomic import exclusive
 from bigmc.store.block import read_block
+from bigmc.store.files.atomic import exclusive
 from bigmc.store.verify import verify
 from bigmc.training.feature_names import feature_names
 

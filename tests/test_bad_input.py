@@ -242,7 +242,7 @@ QUARANTINED = {
 
 @pytest.mark.parametrize("file", QUARANTINED)
 def test_bad_rows_are_set_aside(file, here, monkeypatch, capsys):
-    from bigmc.store.layout import read_manifest
+    from bigmc.store.files.layout import read_manifest
     from bigmc.store.verify import verify
 
     write_broken(here)

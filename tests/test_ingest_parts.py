@@ -15,7 +15,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError, DataError
 from bigmc.ingestion import fit_feature_map
 from bigmc.ingestion import job as job_module
-from bigmc.ingestion.part_writer import PartWriter
+from bigmc.ingestion.writing.part_writer import PartWriter
 from bigmc.store.verify import verify
 
 pytestmark = pytest.mark.slow

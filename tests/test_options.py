@@ -3,8 +3,8 @@
 import inspect
 from dataclasses import fields
 
+import click
 import pytest
-import typer
 
 from bigmc import cli
 from bigmc.errors import BigmcError
@@ -24,6 +24,10 @@ from bigmc.options.learners import OPTIONS, learner_options
 HOW = {"self", "memory_limit", "engine"}
 
 
+def command_of(name: str) -> click.Command:
+    return cli.app.get_command(click.Context(cli.app), name)
+
+
 @pytest.mark.parametrize("learner", OPTIONS)
 def test_options_are_those_of_the_classifier(learner):
     signature = inspect.signature(CLASSIFIERS[learner].__init__)
@@ -34,12 +38,11 @@ def test_options_are_those_of_the_classifier(learner):
 
 @pytest.mark.parametrize("learner", OPTIONS)
 def test_the_command_has_every_declared_option_with_its_default(learner):
-    command = typer.main.get_command(cli.app).commands["train"].commands[learner]
+    command = command_of("train").commands[learner]
     params = {param.name: param for param in command.params}
     for item in fields(OPTIONS[learner]):
         if KEY in item.metadata:
-            default = params[item.name].default
-            assert (float(default) if isinstance(item.default, float) else default) == item.default
+            assert params[item.name].default == item.default
             assert params[item.name].help == item.metadata[KEY].help
         else:
             assert item.name not in params
@@ -75,7 +78,7 @@ def test_python_takes_the_options_that_are_declared(keywords, options, apart):
     ],
 )
 def test_commands_have_the_options_that_are_declared(name, options):
-    params = {param.name: param for param in typer.main.get_command(cli.app).commands[name].params}
+    params = {param.name: param for param in command_of(name).params}
     for item in fields(options):
         assert params[item.name].help == item.metadata[KEY].help
 

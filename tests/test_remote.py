@@ -20,8 +20,8 @@ from killing import ANY, child
 from bigmc import api, cli
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
-from bigmc.store import object_store
-from bigmc.store.object_store import Address
+from bigmc.store.files import object_store
+from bigmc.store.files.object_store import Address
 
 pytestmark = pytest.mark.slow
 
@@ -211,7 +211,7 @@ def test_interrupted_uploads_leave_no_readable_half(source, bucket, tmp_path, mo
 
 
 def test_a_model_has_one_writer_and_its_training_goes_on(source, bucket, tmp_path, monkeypatch):
-    from bigmc.store.checkpoint import FileCheckpoint
+    from bigmc.store.files.checkpoint import FileCheckpoint
 
     ingest(source, tmp_path / "d.bigmc")
     to = f"{bucket}/m.model"

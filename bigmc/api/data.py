@@ -44,6 +44,9 @@ def ingest(
         Dataset to make.
     text, categorical, numeric : str or sequence of str
         Columns hashed as text, as ``name=value``, and by name with the value as weight.
+    date : str or sequence of str
+        Columns of dates or times, or of texts like 2026-11-25 or 2026-11-25T08:30:00Z: each becomes the days
+        since 2000, the month, the day of the week and the hour, after the dense features.
     dense : str or sequence of str
         Numeric columns that keep a feature of their own.
     label : str or array
@@ -60,7 +63,7 @@ def ingest(
         By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.hasher.TextHasher`.
     standardize : bool, optional
         Dense features become ``(x - mean) / deviation``; mean and population standard deviation are those
-        of the first split, found by a pass of their own. Kept with the dataset, applied at prediction.
+        of the first split, computed in an additional pass. Kept with the dataset, applied at prediction.
     fourier : int, optional
         Turn dense features, standardised, into so many random Fourier features, an even number.
     gamma : float, optional
@@ -115,7 +118,7 @@ def ingest(
     DataError
         If the input cannot be used; the message names file, line and cure.
     """
-    from bigmc.ingestion.processes import prepare_process
+    from bigmc.engine.processes import prepare_process
 
     with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
@@ -159,7 +162,7 @@ def ingest_part(
     number, count = part
     if not 0 <= number < count:
         raise DataError(f"part {number} of {count}", "count the parts from 0")
-    from bigmc.ingestion.processes import prepare_process
+    from bigmc.engine.processes import prepare_process
 
     with opened(engine, prepare_process) as workers:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
@@ -181,7 +184,7 @@ def open_dataset(path: str | Path) -> Dataset:
 
 def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
     """Return a sentence for each kind of label that may not have been meant, such as ``NA`` or ``"a "``."""
-    from bigmc.ingestion.doubtful_labels import doubts_about_labels as doubts
+    from bigmc.ingestion.columns.doubtful_labels import doubts_about_labels as doubts
     from bigmc.store.dataset import Dataset
 
     return doubts(Dataset.open(dataset).classes)
@@ -195,7 +198,7 @@ def info(path: str | Path) -> Mapping[str, Any]:
 def verify(path: str | Path) -> list[str]:
     """Return what is wrong with a dataset or a model, one line a problem; empty if it is sound."""
     from bigmc.model import verify_model
-    from bigmc.store.object_store import local_file
+    from bigmc.store.files.object_store import local_file
     from bigmc.store.verify import verify as verify_dataset
 
     if is_folder(path):
@@ -210,7 +213,7 @@ def _ingest_job(
     from bigmc.ingestion.append import Append
     from bigmc.ingestion.prepare import make_job
     from bigmc.ingestion.upload import Upload
-    from bigmc.store.object_store import building_folder, is_remote
+    from bigmc.store.files.object_store import building_folder, is_remote
 
     asked = given_options(options)
     if append:

@@ -1,4 +1,4 @@
-"""Measuring models on labelled data, and the page that shows what was found."""
+"""Measuring models on labelled data, and the page that shows the results."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def evaluate(
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
     from bigmc.store.dataset import Dataset
-    from bigmc.store.object_store import is_remote
-    from bigmc.store.outputs import IfExists, Output
+    from bigmc.store.files.object_store import is_remote
+    from bigmc.store.files.outputs import IfExists, Output
 
     named = label is None or isinstance(label, str)
     asked = EvaluateOptions(label=label if named else None, **options)
@@ -119,7 +119,7 @@ def evaluate(
 def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset | RawInput:
     """Return what the samples to measure on mean: a dataset, or raw files and arrays."""
     from bigmc.inference.raw_input import RawInput
-    from bigmc.ingestion.sources import is_dataset
+    from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
 
     if is_dataset(data):
@@ -169,7 +169,7 @@ def _measured(
 def _identity(data: Dataset | RawInput, asked: EvaluateOptions) -> tuple[str, str]:
     """Return the digest of the data and the split of it."""
     from bigmc.inference.raw_input import RawInput
-    from bigmc.store.layout import canonical_json
+    from bigmc.store.files.layout import canonical_json
 
     if not isinstance(data, RawInput):
         return data.identity, asked.split
@@ -223,7 +223,7 @@ def report(
     from bigmc.inference.unfinished import saved_beside
     from bigmc.reporting import page
     from bigmc.store.dataset import Dataset
-    from bigmc.store.outputs import IfExists, Output
+    from bigmc.store.files.outputs import IfExists, Output
 
     asked = ReportOptions(**options)
     output = Output.at(to, [model, asked.dataset])

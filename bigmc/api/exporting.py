@@ -74,7 +74,7 @@ def export(
         If the model has no such form.
     """
     from bigmc.export import model_card
-    from bigmc.store.outputs import IfExists, Output
+    from bigmc.store.files.outputs import IfExists, Output
 
     output, ending = Output.at(to, [model, dataset]), Path(to).suffix
     if ending == ".md":

@@ -43,9 +43,9 @@ def fit(
     Raw data becomes a dataset beside the model, its texts cut into words or characters as a few thousand
     rows advise. Weighting, loss, ridge and penalty are searched on held-out rows of a sample; the best
     settings are trained on the split ``train``, calibrated, and measured on the split ``test``. Where the
-    splits were made here, the model is then trained on all rows. Numbers and categories are also given to
-    boosting, and the better of the two wins, or a weighted sum of both. Killed at any moment, the same call
-    continues to the same model; after success it does nothing.
+    splits were made by this function, the model is then trained on all rows. Boosting is also trained on
+    numbers and categories, and the better of the two wins, or a weighted sum of both. Killed at any moment,
+    the same call continues to the same model; after success it does nothing.
 
     Parameters
     ----------
@@ -84,11 +84,10 @@ def fit(
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.ingestion.memory import prompt_release
-    from bigmc.ingestion.processes import prepare_process
-    from bigmc.ingestion.sources import is_dataset
+    from bigmc.engine.processes import prepare_process, prompt_release
+    from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
-    from bigmc.store.outputs import Output, OutputKind
+    from bigmc.store.files.outputs import Output, OutputKind
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
@@ -131,14 +130,15 @@ def fit(
 
 def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, list[str]]:
     """Return which columns became what; those in which missing numbers were filled once more."""
-    filling = features.get("filling")
+    filling, names = features.get("filling"), features.get("dense", ())
     kinds = {
         "text": features.get("text", ()),
         "categorical": features.get("categorical", ()),
         "one_hot": [levels["column"] for levels in features.get("one_hot", ())],
         "numeric": features.get("numeric", ()),
         "dense": features.get("dense", ()),
-        "filled": [features["dense"][place] for place in filling["flagged"]] if filling else (),
+        "dates": features.get("dates", ()),
+        "filled": [names[place] for place in filling["flagged"] if place < len(names)] if filling else (),
         "left_out": left_out,
     }
     return {kind: list(names) for kind, names in kinds.items() if names}
@@ -146,10 +146,10 @@ def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, 
 
 def _files(source: Any) -> Iterator[str | Path]:
     """Yield the local files and folders that a source means, patterns and folders with what is in them."""
-    from bigmc.ingestion.sources import is_dataset, list_files
-    from bigmc.ingestion.spool import is_pipe
-    from bigmc.store.object_store import is_remote
-    from bigmc.store.outputs import paths_in
+    from bigmc.ingestion.parts.scan import is_dataset, list_files
+    from bigmc.ingestion.parts.spool import is_pipe
+    from bigmc.store.files.object_store import is_remote
+    from bigmc.store.files.outputs import paths_in
 
     for item in paths_in([source]):
         if isinstance(item, str | Path) and not is_remote(item) and not is_pipe(str(item)):
@@ -168,7 +168,7 @@ def _raw_data(
 
     The dataset is made unless it is there; one of other data is refused.
     """
-    from bigmc.ingestion.column_kinds import with_column_kinds
+    from bigmc.ingestion.columns.column_kinds import with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
     label = options.get("label")
@@ -186,8 +186,8 @@ def _raw_data(
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
     """Return the options of ingest with the hashing that a pilot advises, unless one is given."""
-    from bigmc.store import disk
-    from bigmc.store.work_file import read_work_file, write_work_file
+    from bigmc.store.files import disk
+    from bigmc.store.files.work_file import read_work_file, write_work_file
     from bigmc.training.pilot import PilotColumns, choose_hashing
 
     if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):

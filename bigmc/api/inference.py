@@ -75,7 +75,7 @@ def predict(
     """
     from bigmc.inference.predict import PredictionCounts, PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
-    from bigmc.store.outputs import IfExists, Output
+    from bigmc.store.files.outputs import IfExists, Output
 
     started = time.monotonic()
     budget.reset_peak()
@@ -95,9 +95,9 @@ def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> Data
     """Return what a source means, a dataset or a split of it, or raw files and arrays; `to` is none of it."""
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.raw_input import RawInput
-    from bigmc.ingestion.sources import is_dataset
+    from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
-    from bigmc.store.outputs import refuse_inputs
+    from bigmc.store.files.outputs import refuse_inputs
 
     if is_dataset(source):
         dataset = Dataset.open(source)

@@ -15,7 +15,7 @@ from bigmc.progress import ProgressCallback
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
     from bigmc.model import Model, ModelSource
-    from bigmc.store.outputs import Output
+    from bigmc.store.files.outputs import Output
 
 Size = str | int | None
 
@@ -23,7 +23,7 @@ Size = str | int | None
 def model_of(model: str | Path | Model | Classifier) -> Model:
     """Return a model: that of a fitted classifier, or loaded if it is given by its path."""
     from bigmc.model import load_model as load
-    from bigmc.store.object_store import local_file
+    from bigmc.store.files.object_store import local_file
 
     if not isinstance(model, str | Path):
         own: Model = getattr(model, "model_", model)
@@ -36,7 +36,7 @@ def model_of(model: str | Path | Model | Classifier) -> Model:
 def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource]:
     """Yield where a model comes from; one that is given by its path is not read yet."""
     from bigmc.model import ModelSource
-    from bigmc.store.object_store import local_file
+    from bigmc.store.files.object_store import local_file
 
     if not isinstance(model, str | Path):
         yield ModelSource.of(model_of(model))
@@ -47,8 +47,8 @@ def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource
 
 def is_folder(path: str | Path) -> bool:
     """Return whether a dataset is to be expected at a path, rather than a model."""
-    from bigmc.ingestion.sources import is_dataset
-    from bigmc.store.object_store import is_remote
+    from bigmc.ingestion.parts.scan import is_dataset
+    from bigmc.store.files.object_store import is_remote
 
     if is_remote(path):
         return is_dataset(path)
@@ -59,7 +59,7 @@ def is_folder(path: str | Path) -> bool:
 
 def local_folder(path: str | Path, what: str) -> Path:
     """Return the path of a folder, which must be on a local disk."""
-    from bigmc.store.object_store import is_remote
+    from bigmc.store.files.object_store import is_remote
 
     if is_remote(path):
         raise DataError(f"{path}: {what} works on a local disk only", "give the path of a folder")
@@ -74,14 +74,14 @@ def place_of(path: Path) -> Output:
     DataError
         If it is a folder, or in none.
     """
-    from bigmc.store.outputs import Output
+    from bigmc.store.files.outputs import Output
 
     return Output.at(path)
 
 
 def writes_to_stdout(to: str) -> bool:
     """Return whether a result written to `to` goes to the standard output of this process."""
-    from bigmc.store.outputs import descriptor_of
+    from bigmc.store.files.outputs import descriptor_of
 
     return descriptor_of(to) == 1
 
@@ -103,8 +103,7 @@ class Limits(NamedTuple):
     @contextmanager
     def resources(self) -> Iterator[Resources]:
         """Yield the workers and the bytes of each."""
-        from bigmc.ingestion.memory import prompt_release
-        from bigmc.ingestion.processes import prepare_process
+        from bigmc.engine.processes import prepare_process, prompt_release
 
         with opened(self.engine, prepare_process) as workers, prompt_release():
             yield Resources(workers, budget.resolve_limit(self.memory, workers.process_memory), self.progress)

@@ -67,11 +67,11 @@ def train(
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
         bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
     """
-    from bigmc.ingestion.processes import prepare_process
+    from bigmc.engine.processes import prepare_process
     from bigmc.options.learners import learner_options
     from bigmc.store.dataset import Dataset
-    from bigmc.store.object_store import built, local_file
-    from bigmc.store.outputs import IfExists, Output, OutputKind, refuse_inputs
+    from bigmc.store.files.object_store import built, local_file
+    from bigmc.store.files.outputs import IfExists, Output, OutputKind, refuse_inputs
     from bigmc.training.options import TrainOptions, calibration_rows
     from bigmc.training.run import train as run
 
@@ -155,8 +155,8 @@ def sparse_path(
         ``best_model``: its file; ``at_edge``: whether the best is the first or last penalty.
     """
     from bigmc.store.dataset import Dataset
-    from bigmc.store.object_store import local_file
-    from bigmc.store.outputs import IfExists, refuse_inputs
+    from bigmc.store.files.object_store import local_file
+    from bigmc.store.files.outputs import IfExists, refuse_inputs
     from bigmc.training import selection
     from bigmc.training.options import PathOptions
 
@@ -208,7 +208,7 @@ def publish(
     DataError, ModelError
         If a file is not an evaluation, they are of different data, or a model has changed since.
     """
-    from bigmc.store.outputs import IfExists
+    from bigmc.store.files.outputs import IfExists
     from bigmc.training import selection
 
     return selection.publish(evaluations, to, by, IfExists.REPLACE if overwrite else IfExists.REFUSE)

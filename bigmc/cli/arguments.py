@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-import typer
+import click
 
-from bigmc.cli.settings import with_settings
+from bigmc.cli.settings import settings_options, with_settings
+from bigmc.cli.values import Parsed, Text
 from bigmc.options.declare import KEY, Option, argument, option, required
 from bigmc.options.raw import RawOptions
 
@@ -69,18 +68,11 @@ class Training(Working, Replacing):
 SHARED_BY_ENVIRONMENT = ("memory", "threads", "scheduler", "scheduler_file")
 """Options that a variable such as ``BIGMC_MEMORY`` gives to all commands."""
 
-_METAVARS: Mapping[Any, str] = {
-    bool: "",
-    int: "N",
-    float: "NUMBER",
-    str: "TEXT",
-    list[str]: "TEXT",
-    Path: "FILE",
-}
+_METAVARS: Mapping[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", list[str]: "TEXT", Path: "FILE"}
 """What stands for a value of a type in the help."""
 
 
-def as_command(function: Callable[[A], None]) -> Callable[..., None]:
+def as_command(function: Callable[[A], None]) -> click.Command:
     """Return a command whose options are the fields of the function's only parameter.
 
     Fields without an `Option` are no options of the command. A field made by `given` stands for the options
@@ -97,11 +89,10 @@ def as_command(function: Callable[[A], None]) -> Callable[..., None]:
         )
     )
 
-    @functools.wraps(function)
     def run(**values: Any) -> None:
         asked: dict[str, Any] = {item.name: {} for item in fields(kind) if GIVEN in item.metadata}
         for item in declared:
-            value = item.parsed(values[item.name])
+            value = item.value(values[item.name])
             if value is None and item.default is not None:
                 continue  # not given
             if item.group is None:
@@ -110,10 +101,12 @@ def as_command(function: Callable[[A], None]) -> Callable[..., None]:
                 asked[item.group][item.name] = value
         function(kind(**asked))
 
-    parameters = [item.parameter() for item in declared]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_settings(run)
+    return click.Command(
+        function.__name__,
+        params=[*(item.parameter() for item in declared), *settings_options()],
+        callback=with_settings(run),
+        help=function.__doc__,
+    )
 
 
 def given(options: type[Any]) -> Any:
@@ -141,70 +134,69 @@ class _Declared:
     option: Option
     group: str | None = None
 
-    def parameter(self) -> inspect.Parameter:
+    def parameter(self) -> click.Parameter:
         """Return the parameter of the command that stands for it."""
-        option = self.option
-        has_default = self.default is not MISSING
-        default: Any = self.default if has_default else inspect.Parameter.empty
-        if self.group is not None or isinstance(default, tuple):
-            default = None
-        hint = self._hint(default)
-        if option.parse is not None and isinstance(default, float):
-            default = str(default)
-        info: Any
+        option, is_list = self.option, self._is_list
         if option.is_argument:
-            info = typer.Argument(help=option.help, metavar=option.metavar, show_default=False)
-        else:
-            variable = f"BIGMC_{self.name.upper()}" if self.name in SHARED_BY_ENVIRONMENT else None
-            shown: Any = option.shown if option.shown is not None else has_default
-            if default is None and isinstance(self.default, str):
-                shown = self.default
-            info = typer.Option(
-                *self._flags(hint, default),
-                help=option.help,
-                metavar=self._metavar(hint),
-                envvar=variable,
-                show_envvar=variable is not None,
-                show_default=shown,
-                min=option.minimum,
+            n_values = -1 if is_list else 1
+            return click.Argument(
+                [self.name], True, option.help, type=Text(), nargs=n_values, metavar=option.metavar
             )
-        kind = inspect.Parameter.KEYWORD_ONLY
-        return inspect.Parameter(self.name, kind, default=default, annotation=Annotated[hint, info])
+        is_given = self.default is not MISSING
+        default = None if self.group is not None or isinstance(self.default, tuple) else self.default
+        variable = f"BIGMC_{self.name.upper()}" if self.name in SHARED_BY_ENVIRONMENT else None
+        shown: Any = option.shown if option.shown is not None else is_given
+        if default is None and isinstance(self.default, str):
+            shown = self.default
+        more: dict[str, Any] = {"default": default} if is_given else {"required": True}
+        return click.Option(
+            [self.name, *self._flags(default)],
+            type=self._type(),
+            is_flag=self._kind is bool or None,
+            multiple=is_list,
+            help=option.help,
+            metavar=option.metavar or _METAVARS.get(str if option.parse is not None else self._kind),
+            envvar=variable,
+            show_envvar=variable is not None,
+            show_default=shown,
+            **more,
+        )
 
-    def _hint(self, default: Any) -> Any:
-        """Return the type that the parser knows: texts where they are parsed here, lists for sequences."""
+    @property
+    def _kind(self) -> Any:
+        """Type of its value when it is given."""
+        kinds = get_args(self.hint) if isinstance(self.hint, UnionType) else (self.hint,)
+        kind = next(kind for kind in kinds if kind is not type(None))
+        return list[str] if kind == Sequence[str] else kind
+
+    @property
+    def _is_list(self) -> bool:
+        return self.option.parse is None and self._kind == list[str]
+
+    def _type(self) -> click.ParamType[Any]:
+        """Return what makes a value of the text that is given."""
+        kind = self._kind
         if self.option.parse is not None:
-            return str if isinstance(default, str | float) else str | None
-        hint = list[str] if self.hint == Sequence[str] else self.hint
-        return hint | None if default is None else hint
+            return Parsed(self.option.parse)
+        if get_origin(kind) is Literal:
+            return click.Choice(get_args(kind))
+        if kind is int and self.option.minimum is not None:
+            return click.IntRange(min=self.option.minimum)
+        if kind is Path:
+            return click.Path(path_type=Path)
+        return {bool: click.BOOL, int: click.INT, float: click.FLOAT}.get(kind) or Text()
 
-    def _metavar(self, hint: Any) -> str | None:
-        """Return what stands for the value in the help; None where typer lists the choices.
-
-        A flag has no value, and texts and numbers are called so instead of by their Python types.
-        """
-        if self.option.metavar is not None or self.option.is_argument:
-            return self.option.metavar
-        kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-        return next((_METAVARS[kind] for kind in kinds if kind in _METAVARS), None)
-
-    def _flags(self, hint: Any, default: Any) -> tuple[str, ...]:
+    def _flags(self, default: Any) -> tuple[str, ...]:
         if self.option.flags:
             return self.option.flags
         flag = "--" + self.name.replace("_", "-")
-        return (f"{flag}/--no-{flag[2:]}",) if hint is bool and default is not False else (flag,)
+        return (f"{flag}/--no-{flag[2:]}",) if self._kind is bool and default is not False else (flag,)
 
-    def parsed(self, value: Any) -> Any:
-        """Return the value that a text stands for, and texts of an option that was repeated as a tuple."""
-        if self.hint == Sequence[str] and value is not None:
-            return tuple(value)
-        if self.option.parse is None or not isinstance(value, str):
+    def value(self, value: Any) -> Any:
+        """Return a value as the field has it: lists as declared, None where the option was not given."""
+        if not self._is_list:
             return value
-        try:
-            return self.option.parse(value)
-        except ValueError as error:
-            flag = (self.option.flags or ("--" + self.name.replace("_", "-"),))[0]
-            raise typer.BadParameter(str(error), param_hint=flag) from None
+        return (tuple(value) if self.hint == Sequence[str] else list(value)) if value else None
 
 
 def _declared(kind: type[Any], group: str | None = None) -> list[_Declared]:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 
 from bigmc.errors import DataError
 
 
-def defaults_of(path: Path, group: Any) -> Mapping[str, Any]:
+def defaults_of(path: Path, context: click.Context) -> Mapping[str, Any]:
     """Return what a file gives, in the form of the parser's defaults.
 
     Parameters
     ----------
-    group : the parser's group of commands
+    context : click.Context
+        Of the program; its command is the group of all commands.
 
     Raises
     ------
     DataError
         If the file cannot be read, or names an option or a command that does not exist.
     """
+    import tomllib  # most commands get no file
+
     try:
         found = tomllib.loads(path.read_text())
     except OSError as error:
@@ -33,23 +35,37 @@ def defaults_of(path: Path, group: Any) -> Mapping[str, Any]:
     shared = {name: value for name, value in found.items() if not isinstance(value, dict)}
     tables = {name: value for name, value in found.items() if isinstance(value, dict)}
     used: set[str] = set()
-    defaults = _of_group(path, group, shared, tables, used)
+    defaults = _of_group(path, _commands(context, context.command), shared, tables, used)
     unknown = set(shared) - used
     if unknown:
         raise DataError(f"{path}: no command has an option {min(unknown)!r}", "check its spelling")
     return defaults
 
 
+def _commands(context: click.Context, group: click.Command) -> Mapping[str, Any]:
+    """Return the commands of a group by their names: commands, or for groups such a mapping again."""
+    assert isinstance(group, click.Group)
+    found: dict[str, Any] = {}
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        found[name] = _commands(context, command) if isinstance(command, click.Group) else command
+    return found
+
+
 def _of_group(
-    path: Path, group: Any, shared: Mapping[str, Any], tables: Mapping[str, Any], used: set[str]
+    path: Path,
+    commands: Mapping[str, Any],
+    shared: Mapping[str, Any],
+    tables: Mapping[str, Any],
+    used: set[str],
 ) -> Mapping[str, Any]:
-    unknown = sorted(set(tables) - set(group.commands))
+    unknown = sorted(set(tables) - set(commands))
     if unknown:
-        raise DataError(f"{path}: there is no command {unknown[0]!r}", f"use {', '.join(group.commands)}")
+        raise DataError(f"{path}: there is no command {unknown[0]!r}", f"use {', '.join(commands)}")
     defaults: dict[str, Any] = {}
-    for name, command in group.commands.items():
+    for name, command in commands.items():
         table = tables.get(name, {})
-        if hasattr(command, "commands"):
+        if isinstance(command, Mapping):
             inner = {key: value for key, value in table.items() if isinstance(value, dict)}
             wider = {**shared, **{key: value for key, value in table.items() if key not in inner}}
             defaults[name] = _of_group(path, command, wider, inner, used)
@@ -70,7 +86,7 @@ def _key(name: str) -> str:
     return name.lstrip("-").replace("_", "-")
 
 
-def load_config(context: typer.Context, path: Path | None) -> None:
+def load_config(context: click.Context, path: Path | None) -> None:
     """Make the options in a file the defaults of all commands; what is given otherwise goes before."""
     if path is not None:
-        context.default_map = dict(defaults_of(path, context.command))
+        context.default_map = dict(defaults_of(path, context))

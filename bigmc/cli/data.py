@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-import typer
+import click
 
 from bigmc.cli.arguments import Shown, Working, as_command, given
 from bigmc.cli.engines import working
@@ -82,7 +82,7 @@ def verify(asked: Place) -> None:
     problems = api.verify(asked.path)
     show({"path": asked.path, "sound": not problems, "problems": problems}, asked)
     if problems:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @as_command
@@ -98,5 +98,5 @@ def warm(asked: Shown) -> None:
 def _parse_part(text: str) -> tuple[int, int]:
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal() and int(number) < int(count)):
-        raise typer.BadParameter(f"{text!r} is no part; write it like 0/8, up to 7/8")
+        raise click.BadParameter(f"{text!r} is no part; write it like 0/8, up to 7/8")
     return int(number), int(count)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-import typer
+import click
 
 from bigmc.cli.arguments import Working
 from bigmc.cli.screen import Screen
@@ -59,7 +59,7 @@ def workers(asked: Working) -> Iterator[Any]:
         yield engine_of(asked.threads)
         return
     if [asked.threads, asked.scheduler, asked.scheduler_file].count(None) < 2:
-        raise typer.BadParameter("give one of --threads, --scheduler and --scheduler-file")
+        raise click.BadParameter("give one of --threads, --scheduler and --scheduler-file")
     from bigmc.engine import opened
 
     with opened(cluster) as engine:

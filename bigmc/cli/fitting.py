@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import typer
+import click
 
 from bigmc.cli.arguments import Working, as_command
 from bigmc.cli.engines import working
@@ -31,6 +31,9 @@ class Fit(Working, RawOptions):
     )
     label: str | None = option(None, "Label column.", metavar="COLUMN")
     dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.", metavar="COLUMN")
+    date: list[str] | None = option(
+        None, "Date or time that becomes day, month, weekday and hour; may be repeated.", metavar="COLUMN"
+    )
     categorical: list[str] | None = option(
         None,
         "Category; may be repeated. One of few values becomes a column for each, others are hashed.",
@@ -98,5 +101,5 @@ def parse_time(text: str) -> float:
     """Return the seconds of a text such as ``90``, ``90s``, ``5m`` or ``1h``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is no time, write it like 90s, 5m or 1h", param_hint="--time")
+        raise click.BadParameter(f"{text!r} is no time, write it like 90s, 5m or 1h", param_hint="--time")
     return float(match[1]) * _SECONDS[match[2]]

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-import typer
+import click
 
 from bigmc.cli.arguments import Limited, Replacing, Shown, Working, as_command
 from bigmc.cli.engines import working
@@ -193,7 +193,7 @@ def demo(asked: Demo) -> None:
     from bigmc.cli.demo import run
 
     with Screen() as screen:
-        tell = screen.say if asked.as_json else typer.echo
+        tell = screen.say if asked.as_json else click.echo
         result = run(asked.to, memory_limit=asked.memory, progress=screen.update, tell=tell)
     if asked.as_json:
         show(result, asked)

@@ -7,14 +7,13 @@ import errno
 import gc
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from bigmc.budget import MemoryLimitError
-from bigmc.cli import data, fitting, inference, training
 from bigmc.cli.config import load_config
 from bigmc.cli.interrupt import stopped_by_closed_pipe, stopped_by_signals
 from bigmc.cli.screen import TOLD
@@ -24,58 +23,70 @@ from bigmc.errors import BigmcError
 from bigmc.printable import printable
 from bigmc.version import __version__
 
+_HOMES = {
+    "fit": "fitting",
+    "ingest": "data",
+    "info": "data",
+    "verify": "data",
+    "warm": "data",
+    "path": "training",
+    "evaluate": "inference",
+    "publish": "inference",
+    "predict": "inference",
+    "inspect": "inference",
+    "explain": "inference",
+    "report": "inference",
+    "export": "inference",
+    "demo": "inference",
+    "train": "training",
+}
+"""Commands in the order of the help, and the modules of this package that have them under their names."""
 
-class _Commands(TyperGroup):
-    """The commands; Click would end with 1 where an output is closed."""
+_GC_THRESHOLDS = (150_000, 20, 100)
+"""New objects before a search for cycles among the youngest, and so many of these before one of the older."""
 
-    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        """Run a command."""
+
+class _Commands(click.Group):
+    """The commands; the module of one is imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(_HOMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; None if there is none of this name."""
+        if cmd_name not in _HOMES:
+            return None
+        command: click.Command = getattr(import_module(f"bigmc.cli.{_HOMES[cmd_name]}"), cmd_name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; click would end with 1 where an output is closed."""
         with stopped_by_closed_pipe():
             return super().invoke(ctx)
 
 
-_GC_THRESHOLDS = (50_000, 20, 100)
-"""New objects before a search for cycles among the youngest, and so many of these before one of the older."""
-
-app = typer.Typer(
-    name="bigmc",
+@click.group(
+    "bigmc",
     cls=_Commands,
     help="Multiclass learning on data larger than memory, with a proof of how good the answer is.",
     no_args_is_help=True,
-    context_settings={"auto_envvar_prefix": ENVIRONMENT},
-    pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": ENVIRONMENT, "max_content_width": 110},
 )
-for command in (
-    fitting.fit,
-    *(data.ingest, data.info, data.verify, data.warm, training.path),
-    *(inference.evaluate, inference.publish, inference.predict),
-    *(inference.inspect, inference.explain),
-    *(inference.report, inference.export, inference.demo),
-):
-    app.command()(command)
-app.add_typer(training.train_app, name="train")
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"bigmc {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _main(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version.", allow_from_autoenv=False
-        ),
-    ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", envvar="BIGMC_CONFIG", help="TOML file with options."),
-    ] = None,
-) -> None:
+@click.version_option(
+    __version__, prog_name="bigmc", message="%(prog)s %(version)s", allow_from_autoenv=False
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="BIGMC_CONFIG",
+    show_envvar=True,
+    help="TOML file with options.",
+)
+@click.pass_context
+def app(context: click.Context, config: Path | None) -> None:
+    """Run the command that is named, under the defaults of a file."""
     load_config(context, config)
 
 

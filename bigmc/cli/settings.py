@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 ENVIRONMENT = "BIGMC"
 """Prefix of variables that give options: ``BIGMC_MEMORY``, or ``BIGMC_PREDICT_SPLIT`` for one command."""
@@ -48,48 +46,56 @@ _DEFAULT = Settings()
 current: ContextVar[Settings] = ContextVar("settings", default=_DEFAULT)
 """Settings of the command that runs."""
 
-_Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet", "-q", metavar="", envvar="BIGMC_QUIET", help="Say nothing but results and errors."
-    ),
-]
-_Log = Annotated[
-    LogFormat,
-    typer.Option("--log", envvar="BIGMC_LOG", help="Progress for a person, or as a JSON object a line."),
-]
-_Metrics = Annotated[
-    Path | None,
-    typer.Option(
-        "--metrics",
-        metavar="FILE",
-        envvar="BIGMC_METRICS",
-        help="Write the figures of the run to a file, too, as OpenMetrics text.",
-    ),
-]
-_OPTIONS = (("quiet", _Quiet, False), ("log", _Log, LogFormat.TEXT), ("metrics", _Metrics, None))
+
+def settings_options() -> list[click.Parameter]:
+    """Return the options that give `Settings`."""
+    return [
+        click.Option(
+            ["quiet", "--quiet", "-q"],
+            is_flag=True,
+            default=False,
+            envvar="BIGMC_QUIET",
+            show_envvar=True,
+            help="Say nothing but results and errors.",
+        ),
+        click.Option(
+            ["log", "--log"],
+            type=click.Choice([form.value for form in LogFormat]),
+            default=LogFormat.TEXT.value,
+            show_default=True,
+            envvar="BIGMC_LOG",
+            show_envvar=True,
+            help="Progress for a person, or as a JSON object a line.",
+        ),
+        click.Option(
+            ["metrics", "--metrics"],
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            envvar="BIGMC_METRICS",
+            show_envvar=True,
+            help="Write the figures of the run to a file, too, as OpenMetrics text.",
+        ),
+    ]
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options of `Settings` beside its own."""
-    own = inspect.signature(command, eval_str=True)
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-        for name, kind, default in _OPTIONS
-    ]
+    """Return a command that works under the settings which its options give."""
 
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        given = {name: values.pop(name) for name, _, _ in _OPTIONS}
-        name = typer.main.get_command_name(command.__name__).replace("train-", "train ")
-        token = current.set(Settings(name, **given))
+    def run(*, quiet: bool, log: str, metrics: Path | None, **values: Any) -> None:
+        name = _name(click.get_current_context())
+        token = current.set(Settings(name, quiet, LogFormat(log), metrics))
         try:
             command(**values)
         finally:
             current.reset(token)
 
-    run.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
-    run.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in (*own.parameters.values(), *more)
-    } | {"return": None}
     return run
+
+
+def _name(context: click.Context) -> str:
+    """Return the name of a command below the program, such as ``train sparse``."""
+    names: list[str] = []
+    while context.parent is not None:
+        names.insert(0, context.info_name or "")
+        context = context.parent
+    return " ".join(names)

@@ -91,8 +91,9 @@ _COLUMN_KINDS = {
     "one_hot": "categories",
     "numeric": "numbers, hashed",
     "dense": "numbers",
+    "dates": "dates, as day, month, weekday and hour",
     "filled": "missing numbers are filled with the mean in",
-    "left_out": "left out (dates, lists or no values; give what matters of dates, like the hour, as numbers)",
+    "left_out": "left out (lists, times of day or no values)",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import typer
+import click
 
 from bigmc.cli.arguments import Replacing, Training, Working, as_command
 from bigmc.cli.engines import working
@@ -14,8 +14,6 @@ from bigmc.options.declare import argument, option, required
 from bigmc.options.learners import BoostOptions, LearnerOptions, MinimaxOptions, SparseOptions
 
 CALIBRATE = "Share of the rows to leave out, from which scores become probabilities."
-
-train_app = typer.Typer(no_args_is_help=True, help="Train a learner on a dataset.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +36,12 @@ class TrainBoost(BoostOptions, Training):
     calibrate: float | None = option(None, CALIBRATE)
 
 
-@train_app.command("sparse")
 @as_command
 def train_sparse(asked: TrainSparse) -> None:
     """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
     _train(asked, asked, f"--max-passes (now {asked.max_passes})", asked.warm_start, asked.calibrate)
 
 
-@train_app.command("mrc")
 @as_command
 def train_mrc(asked: TrainMinimax) -> None:
     """Train the minimax risk classifier, whose certificate bounds its error."""
@@ -53,11 +49,18 @@ def train_mrc(asked: TrainMinimax) -> None:
     _train(asked, asked, more)
 
 
-@train_app.command("boost")
 @as_command
 def train_boost(asked: TrainBoost) -> None:
     """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
     _train(asked, asked, f"--rounds (now {asked.n_rounds})", calibrate=asked.calibrate)
+
+
+train = click.Group(
+    "train",
+    {"sparse": train_sparse, "mrc": train_mrc, "boost": train_boost},
+    no_args_is_help=True,
+    help="Train a learner on a dataset.",
+)
 
 
 def _train(

@@ -17,7 +17,7 @@ EngineLike = Any
 
 @contextmanager
 def opened(given: EngineLike, prepare: Callable[[], None] | None = None) -> Iterator[Engine]:
-    """Yield the engine that `given` stands for; a connection made here is closed at the end.
+    """Yield the engine that `given` stands for; a connection that this call makes is closed at the end.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ class DaskEngine:
         return self
 
     def close(self) -> None:
-        """Close the connection, if it was made here."""
+        """Close the connection, if this engine made it."""
         if self._owns:
             self._client.close(timeout=2)
 
@@ -167,12 +167,12 @@ class DaskEngine:
         waiting: deque[tuple[list[P], Any]] = deque()
         reached: set[str] = set()
         number = 0
-        given: Any = payload
+        task: Any = payload
 
         def submit(some: list[P]) -> tuple[list[P], Any]:
             packed = pickle.dumps(some, pickle.HIGHEST_PROTOCOL)
             self._usage["bytes_moved"] += len(packed)
-            return some, self._submit(_run, given, packed, self._most)
+            return some, self._submit(_run, task, packed, self._most)
 
         def take() -> Iterator[tuple[P, R]]:
             nonlocal number
@@ -192,7 +192,7 @@ class DaskEngine:
 
         try:
             if len(payload) > _LARGE:
-                given = self._submit(_same, payload)
+                task = self._submit(_same, payload)
             while some := list(islice(source, pace.parts(left, n_workers))):
                 left -= len(some)
                 if time.monotonic() - looked > LOOK_SECONDS:  # more workers may have come

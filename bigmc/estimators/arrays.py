@@ -11,8 +11,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.store.csr import Rows
-from bigmc.store.memory_shard import MAX_ROWS, MemoryShard, memory_shards
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.memory_shard import MAX_ROWS, MemoryShard, memory_shards
 
 #: Entries of a dense array that are looked at together.
 _BATCH_ENTRIES = 1 << 22

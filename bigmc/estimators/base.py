@@ -32,7 +32,7 @@ from bigmc.options.label_kind import LabelKind
 from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import SETS, column_of_indicator, pairs_of, right_sets
+from bigmc.store.shards.label_sets import SETS, column_of_indicator, pairs_of, right_sets
 from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.
@@ -355,16 +355,16 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def _each_shard(self, answer: Callable[[int, Model, Dataset], Any], dataset: Dataset) -> list[Any]:
         self.model_.check_features(dataset)
         with opened(self.engine) as engine:
-            return [found for _, found in engine.map(answer, range(dataset.n_shards), self.model_, dataset)]
+            return [part for _, part in engine.map(answer, range(dataset.n_shards), self.model_, dataset)]
 
     def _indicator(self, X: Any) -> NDArray[np.int64]:
         """Return 1 for every label in the predicted sets, shape (n_samples, n_classes)."""
         if isinstance(X, Dataset):
-            found = self._each_shard(_shard_sets, X)
+            sets = self._each_shard(_shard_sets, X)
         else:
-            found = [self.model_.sets(scores) for scores in self._score_batches(X)]
-        rows, codes = pairs_of(pa.chunked_array(found, SETS))
-        indicator = np.zeros((sum(map(len, found)), len(self.classes_)), np.int64)
+            sets = [self.model_.sets(scores) for scores in self._score_batches(X)]
+        rows, codes = pairs_of(pa.chunked_array(sets, SETS))
+        indicator = np.zeros((sum(map(len, sets)), len(self.classes_)), np.int64)
         indicator[rows, codes] = 1
         return indicator
 

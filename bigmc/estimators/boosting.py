@@ -43,7 +43,7 @@ class MultiBoostClassifier(WeightedClassifier):
         Most rounds; each is a pass over the data, or one for every level of a tree.
     max_depth : int or None, default=None
         Levels of a learner, 1 to 4. None is 4, and 1 where fewer than a tenth of the values are stored or
-        `family` says what learners of one cut answer. Trees of 2 or more levels are found greedily, so that
+        `family` says what learners of one cut answer. Trees of 2 or more levels are grown greedily, so that
         nothing is known of the optimum over all of them: the certificate is infinitely wide. What is known
         is how far the weights are from the best ones for the same trees, see `restricted_certificate_`.
     tol : float, default=1e-3
@@ -54,7 +54,7 @@ class MultiBoostClassifier(WeightedClassifier):
         on the side of the value 0. Rays suit text: they cost what the entries of their column cost.
         Auto takes them where fewer than a tenth of the values are stored.
     learners : {"class", "shared"}, default="class"
-        Whether each class takes the learners found for it, or all classes take those that are found for any
+        Whether each class uses the learners added for it, or all classes use those that are added for any
         (MultiBoost, Shen and Hao 2011, with which the paper compares). The optimum is the same.
     pool : int or None, default=None
         Learners that a pass brings, of every class or shared; 1 is the published algorithm. None is 40, for
@@ -66,7 +66,7 @@ class MultiBoostClassifier(WeightedClassifier):
         Most learners of a class that enter between two passes. None is 30, for trees 5.
     learning_rate : float or None, default=None
         Part of the way to its best value that an update moves a weight, above 0 and at most 1. None is 1, for
-        trees 0.3: the weights of learners found greedily are better not fitted to the end.
+        trees 0.3: the weights of greedily grown trees are better not fitted to the end.
     max_bins : int, default=255
         Bins of a feature, 2 to 255; with no more different values no cut is lost.
     column_share : float, default=1.0
@@ -109,7 +109,7 @@ class MultiBoostClassifier(WeightedClassifier):
     objective_ : float
     certificate_ : Certificate
         ``lower <= optimum <= upper`` and their relative ``gap``, for the optimum over all learners of the
-        family, not only those found; ``-inf`` and ``inf`` for trees.
+        family, not only those in the model; ``-inf`` and ``inf`` for trees.
     restricted_certificate_ : Certificate or None
         Of trees: the same for the optimum over those alone that have weight after the last round; None where
         `certificate_` says more.
@@ -217,8 +217,8 @@ class MultiBoostClassifier(WeightedClassifier):
             model.check_features(X)
             with opened(self.engine) as engine:
                 for stage in range(1, model.n_stages):
-                    found = engine.map(_stage_scores, range(X.n_shards), model.stage_scorer(stage), X)
-                    yield np.concatenate([scores for _, scores in found])
+                    parts = engine.map(_stage_scores, range(X.n_shards), model.stage_scorer(stage), X)
+                    yield np.concatenate([scores for _, scores in parts])
             return
         batches = [rows for chunk in self._checked_chunks(X) for rows in row_batches(chunk)]
         if not batches:

@@ -46,8 +46,8 @@ class ProbabilityMixin:
         X : as for `predict`
         """
         check_is_fitted(self)
-        found: NDArray[np.float64] = self.model_.probabilities(self._scores(X))
-        return found
+        probabilities: NDArray[np.float64] = self.model_.probabilities(self._scores(X))
+        return probabilities
 
     def calibrate(self, X: Any, y: Any = None) -> Self:
         """Fit probabilities to rows that were not trained on: arrays or texts and labels, or a dataset.
@@ -77,6 +77,6 @@ class ProbabilityMixin:
         own = np.array([code.get(label, -1) for label in X.classes.tolist()], np.int64)
         rows, places = np.nonzero(sets >= 0)
         codes = own[sets[rows, places]]
-        found = np.zeros((len(sets), len(self.classes_)), bool)
-        found[rows[codes >= 0], codes[codes >= 0]] = True
-        return found
+        indicator = np.zeros((len(sets), len(self.classes_)), bool)
+        indicator[rows[codes >= 0], codes[codes >= 0]] = True
+        return indicator

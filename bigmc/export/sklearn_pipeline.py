@@ -9,7 +9,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.model import LinearModel, Model
 
 if TYPE_CHECKING:

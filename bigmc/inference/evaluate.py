@@ -134,12 +134,12 @@ class _Pass:
     progress: ProgressCallback
 
     def add_up(self, sums: Sums, workers: Workers, count: Callable[..., Any], *shared: Any) -> None:
-        """Add to the sums what `count` finds in each part that is not in them yet."""
+        """Add the counts of each part that the sums do not contain yet."""
         samples, saved, ends = self.samples, self.saved, self.samples.ends.tolist()
         engine, scratch_bytes = workers
-        parts = range(saved.begin(sums), len(ends))
-        for part, found in engine.map(_count_part, parts, count, samples, self.model, scratch_bytes, *shared):
-            saved.add(part, sums, found)
+        parts, shared = range(saved.begin(sums), len(ends)), (self.model, scratch_bytes, *shared)
+        for part, counts in engine.map(_count_part, parts, count, samples, *shared):
+            saved.add(part, sums, counts)
             self.progress(Progress("evaluate", ends[part], ends[-1], "rows"))
 
 

@@ -38,9 +38,9 @@ class ConfusionSums:
         self.matrix = self.matrix + scipy.sparse.coo_array((counts, at), self._shape)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the counts that are not zero, and where they stand."""
-        found = self.matrix.tocoo()
-        return {"truth": found.row, "predicted": found.col, "counts": found.data}
+        """Return the counts that are not zero, with their rows and columns."""
+        entries = self.matrix.tocoo()
+        return {"truth": entries.row, "predicted": entries.col, "counts": entries.data}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `arrays` returned."""
@@ -114,8 +114,8 @@ def count_labels(labels: NDArray[np.int32], predicted: NDArray[np.int32], n_clas
         Of the model.
     """
     pairs = labels.astype(np.int64) * n_classes + predicted
-    found, counts = np.unique(pairs, return_counts=True)
-    true_codes, predicted_codes = np.divmod(found, n_classes)
+    different, counts = np.unique(pairs, return_counts=True)
+    true_codes, predicted_codes = np.divmod(different, n_classes)
     return true_codes.astype(np.int32), predicted_codes.astype(np.int32), counts.astype(np.int64)
 
 

@@ -96,17 +96,17 @@ class ProbabilitySums(FieldSums):
         if self.n == 0:
             return {}
         distance = np.abs(self.bin_confidence - self.bin_right).sum()
-        found: dict[str, object] = {
+        figures: dict[str, object] = {
             "log_loss": max(self.log_loss, 0.0) / self.n,  # never -0.0
             "brier": self.brier / self.n,
             "calibration_error": float(distance) / self.n,
         }
         if n_classes > TOP_K:
-            found[f"top_{TOP_K}_accuracy"] = self.in_top_k / self.n
+            figures[f"top_{TOP_K}_accuracy"] = self.in_top_k / self.n
         if n_classes == 2:
-            found["roc_auc"] = _area(np.concatenate(self.second), np.concatenate(self.is_second))
+            figures["roc_auc"] = _area(np.concatenate(self.second), np.concatenate(self.is_second))
         full = np.flatnonzero(self.bin_counts)
-        return found | {
+        return figures | {
             "reliability": [
                 {
                     "confidence": float(self.bin_confidence[b] / self.bin_counts[b]),

@@ -14,7 +14,7 @@ from bigmc.inference.top_labels import RANKS, top_classes, top_sums
 from bigmc.inference.unfinished import FieldSums
 from bigmc.kernels.linear.ranking import count_above
 from bigmc.model import Model
-from bigmc.store.label_sets import pairs_of
+from bigmc.store.shards.label_sets import pairs_of
 
 
 @dataclass
@@ -107,8 +107,8 @@ def count_sets(
     n_rows, n_labels = len(column), places.n_labels
     rows, codes = pairs_of(column)
     truth = rows * n_labels + places.of_truth[codes]
-    found, found_codes = pairs_of(part.sets())
-    predicted = found * n_labels + places.of_model[found_codes]
+    predicted_rows, predicted_codes = pairs_of(part.sets())
+    predicted = predicted_rows * n_labels + places.of_model[predicted_codes]
     both = np.intersect1d(truth, predicted, assume_unique=True)
     exact = np.ones(n_rows, bool)
     exact[np.setxor1d(truth, predicted, assume_unique=True) // n_labels] = False

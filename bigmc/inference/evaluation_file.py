@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from bigmc.inference.results import Evaluation
 from bigmc.options.inference import EvaluateOptions
-from bigmc.store.outputs import Output
+from bigmc.store.files.outputs import Output
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ def stored_figures(
         Of model and dataset: JSON has made texts of those that are keys.
     """
     try:
-        found = json.loads(output.content() or b"")
+        stored = json.loads(output.content() or b"")
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(stored, dict):
         return None
     own = asdict(subject)
     details = {"per_class": options.per_class, "confusion": options.confusion}
-    if any(found.get(name) != value for name, value in own.items()):
+    if any(stored.get(name) != value for name, value in own.items()):
         return None
-    if any((name in found) != asked for name, asked in details.items()):
+    if any((name in stored) != asked for name, asked in details.items()):
         return None
-    if found.get("propensities") != options.propensities:
+    if stored.get("propensities") != options.propensities:
         return None
-    figures = {name: value for name, value in found.items() if name not in own}
+    figures = {name: value for name, value in stored.items() if name not in own}
     if options.per_class:
         known = {_json_key(label): label for label in labels}
         figures["per_class"] = {known.get(key, key): row for key, row in figures["per_class"].items()}

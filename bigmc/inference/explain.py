@@ -15,10 +15,10 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from bigmc.errors import DataError
 from bigmc.inference.samples import SampleReader
 from bigmc.inference.text_scores import is_one_text
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.model import LinearModel, Model, SumModel
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 LEFT_OUT_TOGETHER = 256
 """Copies of a sample, each without one feature, that are scored together."""
@@ -157,10 +157,10 @@ def _by_word(
     """
     pairs = list(occurrences)
     counts = np.array([occurrences[pair] for pair in pairs], np.float64)
-    found = np.array([feature for _, feature in pairs], np.int64)
-    stored = np.isin(found, features)
+    occurring = np.array([feature for _, feature in pairs], np.int64)
+    stored = np.isin(occurring, features)
     names = [word for (word, _), is_stored in zip(pairs, stored, strict=True) if is_stored]
-    places, counts = np.searchsorted(features, found[stored]), counts[stored]
+    places, counts = np.searchsorted(features, occurring[stored]), counts[stored]
     share = counts / np.bincount(places, counts, minlength=len(features))[places]
     number = {name: i for i, name in enumerate(dict.fromkeys(names))}
     contributions = np.zeros((len(number), parts.shape[1]))
@@ -211,7 +211,7 @@ def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[
     row = {spec.text[0]: sample} if isinstance(sample, str) else sample
     missing = (name for name, value in row.items() if value is None or value != value)  # None or NaN
     row = {**row, **dict.fromkeys(missing, "")}
-    found: Counter[tuple[str, int]] = Counter()
+    occurrences: Counter[tuple[str, int]] = Counter()
     n_hashed = 0
     if spec.hasher is not None:
         n_hashed = spec.hasher.n_features
@@ -219,9 +219,9 @@ def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[
         words += [(name, name) for name in (f"{column}={row[column]}" for column in spec.categorical)]
         words += [(name, name) for name in spec.numeric]
         indices = hash_names([ngram for _, ngram in words], spec.hasher.hash_bits)[0].tolist()
-        found.update((word, index) for (word, _), index in zip(words, indices, strict=True))
-    found.update((name, n_hashed + i) for i, name in enumerate(spec.own_names))
-    return found
+        occurrences.update((word, index) for (word, _), index in zip(words, indices, strict=True))
+    occurrences.update((name, n_hashed + i) for i, name in enumerate(spec.own_names))
+    return occurrences
 
 
 def _ngrams(hasher: TextHasher, text: str) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bigmc.store import disk
-from bigmc.store.atomic import write_atomic
-from bigmc.store.untrusted import check_types, parse_json
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import write_atomic
+from bigmc.store.files.untrusted import check_types, parse_json
 
 PARTS, POSITION = "parts.arrow", "position.json"
 
@@ -88,14 +88,14 @@ class Journal:
     def _committed(self) -> tuple[int, int]:
         """Return the number of parts and of bytes that survived, none where either file is damaged."""
         try:
-            found = parse_json(self._position.read_bytes())
-            check_types({"position": found}, {"position": dict})
-            check_types(found, {"parts": int, "bytes": int, "sha256": str})
-            self._hash_to(found["bytes"])
+            position = parse_json(self._position.read_bytes())
+            check_types({"position": position}, {"position": dict})
+            check_types(position, {"parts": int, "bytes": int, "sha256": str})
+            self._hash_to(position["bytes"])
         except (FileNotFoundError, ValueError):
             return 0, 0
-        if self._hashed == found["bytes"] and self._hash.hexdigest() == found["sha256"]:
-            return found["parts"], found["bytes"]
+        if self._hashed == position["bytes"] and self._hash.hexdigest() == position["sha256"]:
+            return position["parts"], position["bytes"]
         self._hash, self._hashed = hashlib.sha256(), 0
         return 0, 0
 

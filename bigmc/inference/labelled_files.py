@@ -15,12 +15,12 @@ from bigmc.errors import DataError
 from bigmc.inference.labelled import LabelledPart, Workers
 from bigmc.inference.raw_input import RawInput
 from bigmc.inference.samples import feature_spec_of, usable_rows
-from bigmc.ingestion.labels import LabelCoder, agree_on_sets, find_missing, label_like, split_labels
+from bigmc.ingestion.columns.labels import LabelCoder, agree_on_sets, find_missing, label_like, split_labels
+from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
 from bigmc.ingestion.readers import MATRICES
-from bigmc.ingestion.sources import Batch, Part, ReadRequest, read
 from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import EvaluateOptions, PredictOptions
-from bigmc.store.label_sets import is_sets, pairs_of, set_column
+from bigmc.store.shards.label_sets import is_sets, pairs_of, set_column
 
 DELIMITED = ("csv", "tsv")
 """Formats whose labels are texts until the classes of the model tell what they are."""
@@ -124,7 +124,7 @@ class LabelledFiles:
         return cls(rows, column, plan.parts, plan.reading, *workers)
 
     def with_classes(self, model: Model, resources: Resources) -> LabelledFiles:
-        """Return the same rows once a pass over the labels has found which there are.
+        """Return the same rows with the classes of their labels, which takes a pass over the labels.
 
         Raises
         ------

@@ -39,7 +39,7 @@ def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: s
         If it does not allow one worker; the message lists what is needed.
     """
     model_bytes = model.kept_bytes
-    # what opening takes beside that is given back before anything is scored
+    # the other bytes of opening are released before anything is scored
     opening = model.nbytes - model_bytes - SMALLEST_SCRATCH - 3 * result
     one = Plan.of(
         limit,

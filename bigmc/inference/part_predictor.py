@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.inference.samples import feature_spec_of, usable_rows
-from bigmc.ingestion.rejects import Reject
-from bigmc.ingestion.sources import EVERYTHING, Batch, Part, ReadRequest
+from bigmc.ingestion.parts.scan import EVERYTHING, Batch, Part, ReadRequest
+from bigmc.ingestion.readers.rejects import Reject
 from bigmc.model import Model
 from bigmc.options.inference import PredictOptions
-from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.csr import Rows
 
 Predicted = tuple[pa.Table, list[Reject]]
 Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes or sets, scores if wanted
@@ -62,8 +62,8 @@ class PartPredictor:
         kept = [self.kept.empty_table()]
         spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
         for batch in batches:
-            good, found, rows = usable_rows(batch, part, spec, self.model.n_features, on_bad_row)
-            rejects += [*batch.rejects, *found]
+            good, rejected, rows = usable_rows(batch, part, spec, self.model.n_features, on_bad_row)
+            rejects += [*batch.rejects, *rejected]
             if good.n_rows:
                 if self.kept.names:
                     kept.append(pa.Table.from_batches([good.table]).select(self.kept.names).cast(self.kept))
@@ -74,9 +74,9 @@ class PartPredictor:
 
     def of_rows(self, first: int, rows: Rows, kept: pa.Table) -> pa.Table:
         """Return the predictions of rows, with ids from `first` on; `kept` has the columns to copy."""
-        ids = np.arange(first, first + len(rows.indptr) - 1)
-        found, predicted, scores = zip(*self._predict_rows(ids, rows), strict=True)
-        values = np.concatenate(found), pa.concat_arrays(predicted), np.concatenate(scores)
+        row_ids = np.arange(first, first + len(rows.indptr) - 1)
+        ids, predicted, scores = zip(*self._predict_rows(row_ids, rows), strict=True)
+        values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
         return self._table(*values, kept)
 
     @property
@@ -117,8 +117,8 @@ class PartPredictor:
         table |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
         if self.model.label_threshold is None:
             # Codes until it is in the file, which has a dictionary too: small, and nothing is looked up.
-            small = predicted.cast(pa.from_numpy_dtype(np.min_scalar_type(-max(len(labels), 1))))
-            table["predicted_label"] = pa.DictionaryArray.from_arrays(small, pa.array(labels))
+            small = predicted.to_numpy().astype(np.min_scalar_type(-max(len(labels), 1)))
+            table["predicted_label"] = pa.DictionaryArray.from_arrays(pa.array(small), pa.array(labels))
         else:
             of_sets = pa.array(labels).take(predicted.flatten())
             starts = np.concatenate([[0], np.cumsum(predicted.value_lengths())]).astype(np.int32)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bigmc.engine import Resources
 from bigmc.errors import DataError
@@ -24,15 +23,18 @@ from bigmc.inference.part_predictor import PartPredictor
 from bigmc.inference.prediction_plan import PredictionInput, PredictionPlan, predictions
 from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
-from bigmc.ingestion.rejects import REJECT_SCHEMA, rejects_table
+from bigmc.ingestion.readers.rejects import REJECT_SCHEMA, rejects_table
+from bigmc.lazy import LazyModule
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.progress import Progress
-from bigmc.store import disk
-from bigmc.store.atomic import sha256
-from bigmc.store.outputs import IfExists, Output, OutputKind
-from bigmc.store.receipt import Receipt
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import sha256
+from bigmc.store.files.outputs import IfExists, Output, OutputKind
+from bigmc.store.files.receipt import Receipt
+from bigmc.store.files.work_file import read_work_file, write_work_file
+
+pq = LazyModule("pyarrow.parquet")
 
 JOB, RESULT, REJECTS = "job.json", "result", "rejects.parquet"
 
@@ -157,7 +159,7 @@ class PredictionJob:
         n_samples = n_rejects = 0
         with ExitStack() as files:
             writer = files.enter_context(open_writer(self.output, file, schema))
-            aside: pq.ParquetWriter | None = None
+            aside: Any = None
             for predicted, bad in tables:
                 writer.write(predicted)
                 if bad.num_rows:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bigmc.engine import Engine, Resources
 from bigmc.inference.part_predictor import PartPredictor, Predicted
-from bigmc.ingestion.sources import EVERYTHING, ReadRequest
+from bigmc.ingestion.parts.scan import EVERYTHING, ReadRequest
 from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import PredictOptions
 
@@ -99,7 +99,7 @@ def predictions(
     source: PredictionInput, plan: PredictionPlan, predictor: PartPredictor, first: int
 ) -> Iterator[Predicted]:
     """Yield the predictions of the parts from number `first` on, in their order."""
-    return (found for _, found in plan.engine.map(_predict, plan.parts[first:], source, predictor))
+    return (predicted for _, predicted in plan.engine.map(_predict, plan.parts[first:], source, predictor))
 
 
 def _predict(part: Any, source: PredictionInput, predictor: PartPredictor) -> Predicted:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bigmc.inference.top_labels import RANKS
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import pairs_of
+from bigmc.store.shards.label_sets import pairs_of
 
 A, B = 0.55, 1.5
 """Of the sigmoid: what the authors take for data sets they have not measured."""
@@ -31,8 +31,8 @@ def label_counts(dataset: Dataset) -> NDArray[np.int64]:
 def inverse_propensities(counts: NDArray[np.int64], n_samples: int) -> NDArray[np.float64]:
     """Return what a hit of each label counts, at least 1, from how many of the samples have it."""
     scale = max(0.0, np.log(max(n_samples, 1)) - 1.0) * (B + 1.0) ** A
-    found: NDArray[np.float64] = 1.0 + scale * (counts + B) ** -A
-    return found
+    weights: NDArray[np.float64] = 1.0 + scale * (counts + B) ** -A
+    return weights
 
 
 def weighted_sums(

@@ -19,11 +19,7 @@ from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, RECORD_COST, bytes_held
-from bigmc.ingestion.readers import MATRICES
-from bigmc.ingestion.readers.parquet import longest_text
-from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
-from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import (
+from bigmc.ingestion.parts.scan import (
     USUAL_FILES,
     Part,
     ReadHints,
@@ -34,6 +30,10 @@ from bigmc.ingestion.sources import (
     scan,
     schema,
 )
+from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.readers.parquet import longest_text
+from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
+from bigmc.ingestion.sources.source import Source
 from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import PredictOptions
 from bigmc.options.raw import FileOptions
@@ -189,9 +189,9 @@ def _check_sources(
             f"not on columns of {format} files",
             "give svmlight files or arrays",
         )
-    found = schema(sources, _columns(model, options), hints)
-    spec.check_types(found)
-    return pa.schema([found.field(name).remove_metadata() for name in options.keep])
+    columns = schema(sources, _columns(model, options), hints)
+    spec.check_types(columns)
+    return pa.schema([columns.field(name).remove_metadata() for name in options.keep])
 
 
 def _columns(model: ModelOutline, options: PredictOptions) -> tuple[str, ...]:

@@ -12,14 +12,14 @@ import pyarrow as pa
 import scipy
 
 from bigmc.errors import DataError
-from bigmc.ingestion.bad_rows import set_aside
-from bigmc.ingestion.features import FeatureSpec, Samples
-from bigmc.ingestion.rejects import Reject
-from bigmc.ingestion.sources import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.columns.features import FeatureSpec, Samples
+from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.readers.rejects import Reject
+from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
 from bigmc.options.raw import OnBadRow
-from bigmc.store.csr import Rows
 from bigmc.store.feature_map import FeatureMap
+from bigmc.store.shards.csr import Rows
 
 MOST_ROWS = 4096
 """Rows hashed and scored together: enough that the costs of a call do not count."""

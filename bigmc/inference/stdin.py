@@ -18,7 +18,7 @@ from bigmc.model import Model
 from bigmc.options.declare import values_of
 from bigmc.options.inference import PredictOptions
 from bigmc.options.raw import FileOptions
-from bigmc.store.outputs import Output, OutputKind
+from bigmc.store.files.outputs import Output, OutputKind
 
 STDIN = "-"
 """Stands for standard input as a source."""

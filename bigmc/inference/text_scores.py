@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.inference.samples import SampleReader
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.categories import plain_text
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.hashing.row_builder import RowBuilder

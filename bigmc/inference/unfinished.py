@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive
-from bigmc.store.checkpoint import FileCheckpoint
-from bigmc.store.outputs import Output, OutputKind
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, exclusive
+from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.outputs import Output, OutputKind
 
 LOCK, CHECKPOINT = "lock", "checkpoint.npz"
 
@@ -142,13 +142,13 @@ class SavedSums:
         """Fill sums with what was saved of them, and return the part that is next."""
         saved = None if self._checkpoint is None else self._checkpoint.load()
         if saved is None or saved[0]["made"] != self._made or saved[1].keys() != sums.arrays().keys():
-            return 0  # of other data, or with the memory for probabilities that there is not now
+            return 0  # of other data, or with probabilities, for which there is no memory now
         sums.restore(saved[1])
         return int(saved[0]["n_done"])
 
-    def add(self, part: int, sums: Sums, found: Any) -> None:
-        """Add what a part gave; from time to time all is saved."""
-        sums.add(found)
+    def add(self, part: int, sums: Sums, counts: Any) -> None:
+        """Add the counts of a part; from time to time all sums are saved."""
+        sums.add(counts)
         now = time.monotonic()
         if self._checkpoint is not None and now >= self._next_save:
             self._checkpoint.save({"made": self._made, "n_done": part + 1}, sums.arrays())

@@ -11,10 +11,12 @@ from typing import IO, Any, Self
 
 import pyarrow as pa
 import pyarrow.csv as pc
-import pyarrow.parquet as pq
 
+from bigmc.lazy import LazyModule
 from bigmc.printable import printable_json
-from bigmc.store.outputs import Output, OutputKind
+from bigmc.store.files.outputs import Output, OutputKind
+
+pq = LazyModule("pyarrow.parquet")
 
 ROWS_AT_ONCE = 4096
 """Rows turned into JSON at once."""

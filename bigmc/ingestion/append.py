@@ -15,19 +15,19 @@ from typing import Any
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError, StoreError
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.job import Job
+from bigmc.ingestion.parts.scan import expand_sources
 from bigmc.ingestion.prepare import job_of
 from bigmc.ingestion.readers import MATRICES
-from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import expand_sources
+from bigmc.ingestion.sources.source import Source
 from bigmc.options.ingest import IngestKeywords, IngestOptions
 from bigmc.progress import ProgressCallback
-from bigmc.store import disk
-from bigmc.store.atomic import IfBusy, exclusive, file_entry, remove_tree, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import APPENDS, MANIFEST, WIP, Manifest, read_manifest
-from bigmc.store.object_store import building_folder, publish
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import IfBusy, exclusive, file_entry, remove_tree, write_atomic
+from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, Manifest, read_manifest
+from bigmc.store.files.object_store import building_folder, publish
 from bigmc.store.snapshot import append_address, append_folder
 from bigmc.store.weighting import Weighting
 
@@ -188,7 +188,7 @@ class Append:
 
 
 def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, FeatureSpec]:
-    """Return the options a dataset was made with, and its features with what was found out of them.
+    """Return the options a dataset was made with, and its features as fitted to its rows.
 
     Raises
     ------
@@ -207,6 +207,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             categorical=stored.categorical,
             numeric=stored.numeric,
             dense=stored.dense,
+            date=stored.dates,
             keep=recipe["keep"],
             standardize=mapping is not None or bool(stored.filling and stored.filling.deviations),
             fourier=mapping["fourier"] if mapping else 0,

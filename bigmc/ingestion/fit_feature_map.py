@@ -12,14 +12,14 @@ from threadpoolctl import threadpool_limits
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.memory import BATCH_COST, Shares
+from bigmc.ingestion.parts.scan import Part, bytes_per_row
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import Part, bytes_per_row
+from bigmc.ingestion.sources.source import Source
 from bigmc.ingestion.workers import PartTask, moments_of
 from bigmc.store.feature_map import FeatureMap, Moments
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import read_work_file, write_work_file
 
 MAP = "map.json"
 """File of the map in the work folder, where a continued run finds it."""
@@ -49,7 +49,7 @@ def fit_map(
         return recipe
     file = folder / MAP
     if file.exists():
-        found = FeatureMap.from_dict(read_work_file(file))
+        feature_map = FeatureMap.from_dict(read_work_file(file))
     else:
         total = Moments(0, np.zeros(1), np.zeros(1))
         for _, moments in engine.map(moments_of, parts, PartTask.of(sources, recipe, shares, folder)):
@@ -57,9 +57,9 @@ def fit_map(
         if not total.count:
             first = next(iter(recipe.splits))
             raise DataError(f"no rows in the split {first!r} to standardise by", "change the splits")
-        found = FeatureMap.fit(total, recipe.mapping["fourier"], recipe.mapping["gamma"], recipe.seed)
-        write_work_file(file, found.to_dict())
-    return replace(recipe, features=replace(recipe.features, map=found))
+        feature_map = FeatureMap.fit(total, recipe.mapping["fourier"], recipe.mapping["gamma"], recipe.seed)
+        write_work_file(file, feature_map.to_dict())
+    return replace(recipe, features=replace(recipe.features, map=feature_map))
 
 
 @contextmanager

@@ -17,37 +17,37 @@ import numpy as np
 
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine.processes import prompt_release
 from bigmc.errors import DataError, StoreError
+from bigmc.ingestion.columns.labels import TooManyLabels
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_shares
 from bigmc.ingestion.label_census import bytes_of_labels
-from bigmc.ingestion.labels import TooManyLabels
 from bigmc.ingestion.memory import (
     RECORD_COST,
     Load,
     Shares,
     divide,
-    prompt_release,
     refuse_large_chunks,
     smallest_limit,
 )
-from bigmc.ingestion.part_receipt import NAMES, REJECTS
-from bigmc.ingestion.pipeline import ALONE, Crew
+from bigmc.ingestion.parts.scan import Part, ReadHints, bytes_per_row, scan
+from bigmc.ingestion.parts.small_files import gather_small_files
+from bigmc.ingestion.parts.spool import spool_beside
 from bigmc.ingestion.progress import Meter
-from bigmc.ingestion.publication import Publication
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, LongRecordError, LongRecords, RecordLimit
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.small_files import gather_small_files
-from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import Part, ReadHints, bytes_per_row, scan
-from bigmc.ingestion.spool import spool_beside
+from bigmc.ingestion.sources.source import Source
 from bigmc.ingestion.workers import PartTask, write_part
+from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS
+from bigmc.ingestion.writing.pipeline import ALONE, Crew
+from bigmc.ingestion.writing.publication import Publication
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, IfBusy, exclusive
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import CLASSES, GROUP, MANIFEST, SHARDS, STATISTICS, WIP, read_manifest
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, IfBusy, exclusive
+from bigmc.store.files.layout import CLASSES, GROUP, MANIFEST, SHARDS, STATISTICS, WIP, read_manifest
+from bigmc.store.files.work_file import read_work_file, write_work_file
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bigmc.engine import Engine
-from bigmc.ingestion.labels import label_cost, plain
-from bigmc.ingestion.sources import Part
+from bigmc.ingestion.columns.labels import label_cost, plain
+from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.workers import PartTask, labels_of
 
 SAMPLE = 1 << 14
@@ -69,9 +69,9 @@ def bytes_of_labels(parts: Sequence[Part], task: PartTask, engine: Engine) -> in
     It is 0 if each part holds its own within what every worker has for labels.
     """
     total, most = LabelCensus(), 0
-    for _, found in engine.map(count_part, parts, task):
-        total.add_all(found)
-        most = max(most, found.n_bytes)
+    for _, census in engine.map(count_part, parts, task):
+        total.add_all(census)
+        most = max(most, census.n_bytes)
     return total.n_bytes if most > task.shares.label_bytes else 0
 
 

@@ -1,4 +1,4 @@
-"""How much memory ingest takes: the share of each worker, and allocators that give back what is freed.
+"""How much memory ingest takes: the share of each worker.
 
 The limit counts what a run adds to the bare process, which is the interpreter and the libraries that
 ingest imports.
@@ -6,26 +6,16 @@ ingest imports.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
-from numba.core.registry import cpu_target
 
-from bigmc.budget import MemoryLimitError, format_bytes, give_back_free_pages
+from bigmc.budget import MemoryLimitError, format_bytes
+from bigmc.engine.processes import ROOMY_LIMIT
+from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.readers.parquet import DECODED
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, UNTOLD_BYTES, RecordLimit
-from bigmc.ingestion.sources import Part
-from bigmc.kernels.compile_server import compile_elsewhere
-
-# Numba prepares LLVM (30 MB) at the first call of a kernel, and pyarrow
-# imports pandas (37 MB, where it is installed) at the first conversion. They are libraries like the others,
-# so they are loaded with them and not in the middle of a run.
-cpu_target.target_context  # noqa: B018  (made at first use)
-pa.array([0])
 
 BATCH_COST = 32
 """Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
@@ -72,17 +62,6 @@ LARGEST_CAPACITY = 1 << 16
 SMALLEST_WORKER = 12_000_000
 """With less than this a worker would write shards of a few thousand rows."""
 
-_ARROW_POOL = pa.default_memory_pool()
-"""What Arrow takes memory from where it cannot be told another pool, as when it writes Parquet."""
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-_LARGE_BLOCK = 1 << 18
-_LARGEST_BLOCK = 32 << 20  # glibc takes no larger one
-
-ROOMY_LIMIT = 512_000_000
-"""From this limit on, freed memory up to a sixteenth of it is kept: asking the system for new pages takes a
-quarter of the processor time of an ingest."""
-
 
 @dataclass(frozen=True)
 class Load:
@@ -115,7 +94,7 @@ class Load:
     label_bytes: int = 0
 
     def of(self, parts: Sequence[Part]) -> Load:
-        """Return the load with what the scan found about records."""
+        """Return the load with the largest record and footer of the parts."""
         return replace(
             self,
             record_bytes=max((bytes_held(part) for part in parts), default=0),
@@ -252,36 +231,3 @@ def refuse_large_chunks(parts: Sequence[Part], share: int, n_workers: int) -> No
             f"rechunk the array to fewer rows per chunk, or give --memory "
             f"{-(-2 * largest * n_workers // 10**6)}MB or more",
         )
-
-
-@contextmanager
-def prompt_release(limit: int = 0) -> Iterator[None]:
-    """Let freed memory go back to the system at once, so that the peak is that of what is in use.
-
-    Where the memory limit is at least `ROOMY_LIMIT`, some is kept. Kernels that are not in numba's cache are
-    compiled by another process meanwhile.
-
-    By default each thread of glibc's malloc keeps a heap of its own and raises the size from which
-    blocks are returned, and Arrow's allocator keeps what it has; together they held three times what was
-    in use.
-    """
-    compile_elsewhere()
-    pool = pa.default_memory_pool()
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # glibc; musl returns freed memory anyway
-        roomy = limit >= ROOMY_LIMIT
-        libc.mallopt(_M_MMAP_THRESHOLD, min(limit // 32, _LARGEST_BLOCK) if roomy else _LARGE_BLOCK)
-        libc.mallopt(_M_TRIM_THRESHOLD, min(limit // 16, 1 << 30) if roomy else _LARGE_BLOCK)
-        libc.mallopt(_M_ARENA_MAX, 2)
-    pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(pool)
-        trim()
-
-
-def trim() -> None:
-    """Return the free pages inside the heap, which many small blocks keep apart."""
-    _ARROW_POOL.release_unused()
-    give_back_free_pages()

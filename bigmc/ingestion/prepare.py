@@ -11,24 +11,25 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.date_columns import PARTS, as_dates
+from bigmc.ingestion.columns.features import FeatureSpec
+from bigmc.ingestion.columns.number_columns import Numbers
+from bigmc.ingestion.columns.sample_weights import check_weight_type
+from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
-from bigmc.ingestion.number_columns import Numbers
+from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.parts.spool import spool_beside
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.sample_weights import check_weight_type
-from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan, schema
-from bigmc.ingestion.splits import check_splits, parse_splits
-from bigmc.ingestion.spool import spool_beside
-from bigmc.ingestion.table_columns import Filling, LevelCount, Levels, MeanOfColumns
+from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.writing.splits import check_splits, parse_splits
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
-from bigmc.store import disk
 from bigmc.store.feature_map import check_fourier
-from bigmc.store.layout import GROUP_HASH, SAMPLE_WEIGHT
+from bigmc.store.files import disk
+from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.weighting import Weighting
 
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
@@ -53,7 +54,7 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
 
 
 def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: int) -> Job:
-    """Return the job for sources that were found, as `make_job`."""
+    """Return the job for sources that are already listed, as `make_job`."""
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
@@ -82,24 +83,25 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         record_limit=record_limit(limit, features.n_features),
     )
     if not is_matrix:
-        found = schema(sources, recipe.columns, hints)
-        features.check_types(found)
-        check_weight_type(found, options.weight)
+        columns = schema(sources, recipe.columns, hints)
+        features.check_types(columns)
+        check_weight_type(columns, options.weight)
         recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
     """Return the features of sources that are matrices; refuse options about columns, which they lack."""
-    given = (
+    groups = (
         options.text,
         options.categorical,
         options.one_hot,
         options.numeric,
         options.dense,
+        options.date,
         options.keep,
     )
-    named = [*(name for names in given for name in names)]
+    named = [*(name for names in groups for name in names)]
     named += filter(None, [options.label_separator, options.group, options.weight])
     if named or isinstance(options.label, str):
         raise DataError(
@@ -116,16 +118,16 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
 
 def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
-    given = (options.text, options.categorical, options.numeric, options.dense)
-    text, categorical, numeric, dense = (tuple(names) for names in given)
-    _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense))
+    given = (options.text, options.categorical, options.numeric, options.dense, options.date)
+    text, categorical, numeric, dense, dates = (tuple(names) for names in given)
+    _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense, *dates))
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
     one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # values are found later
-    features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot)
+    features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot, dates=dates)
     _check_columns(features, options, source)
     if options.label_separator == "":
         raise DataError("the separator of labels is empty", "give the text between two labels")
@@ -147,13 +149,13 @@ def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source)
         return replace(features, missing=True)
     if options.missing == "refuse" and not standardize:
         return features
-    zeros = (0.0,) * len(features.dense)  # the numbers are found later
+    zeros = (0.0,) * len(features.numbers)  # the numbers are found later
     filling = Filling(zeros, (), zeros if standardize else (), fills=options.missing == "fill")
     return replace(features, filling=filling)
 
 
 def _standardizes_beside_hashed(features: FeatureSpec, options: IngestOptions) -> bool:
-    hashed = features.hasher is not None and bool(features.dense)
+    hashed = features.hasher is not None and bool(features.numbers)
     return hashed and options.standardize and not options.fourier
 
 
@@ -212,7 +214,7 @@ def _check_kept(keep: Sequence[str]) -> None:
 
 def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions) -> None:
     """Refuse missing values where none could be kept, or where they would spoil the rest of their rows."""
-    filled = features.dense or (options.missing == "fill" and (features.text or features.categorical))
+    filled = features.numbers or (options.missing == "fill" and (features.text or features.categorical))
     if source.format == "svmlight" or (source.format not in MATRICES and not filled):
         raise DataError(
             f"{source.path}: only dense columns can have missing values",
@@ -238,7 +240,7 @@ def _default_weighting(features: FeatureSpec) -> str:
     if features.hasher is None or features.missing:
         return "counts"
     standard = features.filling is not None and features.filling.deviations
-    numbers = features.numeric or (features.dense and not standard)
+    numbers = features.numeric or (features.numbers and not standard)
     return "tfidf" if features.text and not numbers else "l2"
 
 
@@ -268,21 +270,24 @@ def _width(sources: Sequence[Source], n_features: int | None) -> int:
 def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: ReadHints) -> FeatureSpec:
     """Return the features with the values of their categories, and what fills missing numbers.
 
-    Nothing is read where nothing is to be found. Rows that cannot be used count as others do: labels are not
-    looked at.
+    Nothing is read where nothing is needed. Rows that cannot be used count too: labels are not checked.
     """
-    if not features.one_hot and (features.filling is None or not features.dense):
+    if not features.one_hot and (features.filling is None or not features.numbers):
         return features
     counts = [LevelCount(levels.column) for levels in features.one_hot]
-    means = MeanOfColumns(len(features.dense))
-    filled = () if features.filling is None else features.dense
-    columns = tuple(dict.fromkeys((*filled, *(levels.column for levels in features.one_hot))))
+    means = MeanOfColumns(len(features.numbers))
+    filled, dates = ((), ()) if features.filling is None else (features.dense, features.dates)
+    columns = tuple(dict.fromkeys((*filled, *dates, *(levels.column for levels in features.one_hot))))
     for table in _table_batches(sources, columns, hints):
         for count, levels in zip(counts, features.one_hot, strict=True):
             count.add(table.column(levels.column))
         numbers = Numbers(table)
         for place, name in enumerate(filled):
             means.add(place, numbers[name].values[~numbers[name].unreadable])
+        for place, name in enumerate(dates):
+            found = as_dates(table.column(name))
+            for part, values in enumerate(found.values[~found.unreadable].T):
+                means.add(len(filled) + place * len(PARTS) + part, values)
     return replace(
         features,
         one_hot=tuple(count.levels() for count in counts),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bigmc.ingestion.sources import Part
+from bigmc.ingestion.parts.scan import Part
 from bigmc.progress import Progress, ProgressCallback, silent
 
 

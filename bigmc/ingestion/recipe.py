@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.options.raw import OnBadRow
 from bigmc.store.weighting import Weighting
 
@@ -77,12 +77,12 @@ class Recipe:
     def only_categorical(self) -> tuple[str, ...]:
         """Columns of categories that nothing else is made of."""
         features = self.features
-        others = {*features.text, *features.numeric, *features.dense, *self.keep}
+        others = {*features.text, *features.numeric, *features.dense, *features.dates, *self.keep}
         others |= {name for name in (self.label, self.group, self.weight) if name is not None}
         return tuple(name for name in features.categorical if name not in others)
 
     def to_dict(self) -> Mapping[str, Any]:
-        """Return the recipe as JSON data, without what was found out since: the fitted feature map."""
+        """Return the recipe as JSON data, without the feature map, which is fitted later."""
         data = {
             "sources": [dict(source) for source in self.sources],
             "features": replace(self.features, map=None).to_dict(),

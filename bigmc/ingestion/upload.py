@@ -9,8 +9,8 @@ from bigmc.errors import DataError
 from bigmc.ingestion.job import Job
 from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import MANIFEST
-from bigmc.store.object_store import Address, publish
+from bigmc.store.files.layout import MANIFEST
+from bigmc.store.files.object_store import Address, publish
 
 
 @dataclass(frozen=True)

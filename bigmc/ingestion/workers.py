@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from bigmc.ingestion.memory import Shares
-from bigmc.ingestion.part_writer import PartWriter
-from bigmc.ingestion.pipeline import ALONE, Crew
+from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.source import Source
-from bigmc.ingestion.sources import Part
+from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.writing.part_writer import PartWriter
+from bigmc.ingestion.writing.pipeline import ALONE, Crew
 from bigmc.store.feature_map import Moments
 
 

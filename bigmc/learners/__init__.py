@@ -22,9 +22,9 @@ def learner_of(options: LearnerOptions) -> Learner:
     BigmcError
         Naming the option that cannot be used and what may be given.
     """
-    found: Learner = resolve_name(LEARNERS[options.learner])(options)
-    found.check()
-    return found
+    learner: Learner = resolve_name(LEARNERS[options.learner])(options)
+    learner.check()
+    return learner
 
 
 __all__ = ["LEARNERS", "Learner", "Trained", "learner_of"]

@@ -263,7 +263,8 @@ def _missing_values(dataset: Dataset) -> DataError:
         found = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))
         if len(found):
             feature = lo + int(found[0])
-            dense = dataset.features.get("dense") or []
+            features = dataset.features
+            dense = features.get("columns") or ([] if features.get("dates") else features.get("dense")) or []
             at = feature - (dataset.n_features - len(dense))
             name = f"column {dense[at]!r}" if at >= 0 and dense else f"feature {feature}"
             return DataError(f"{name} has missing values, which only the boosted learner takes", cure)

@@ -152,26 +152,26 @@ class BoostingLearner(Learner):
         """Return the options of the solver; C is one of those to be tried where it is to be chosen."""
         depth = self._depth(dataset)
         default = _OF_STUMPS if depth == 1 else _OF_TREES
-        given = self.options
+        options = self.options
         return BoostingOptions(
-            C=GRID[0] if given.C == "auto" else float(given.C),
-            n_rounds=int(given.n_rounds),
+            C=GRID[0] if options.C == "auto" else float(options.C),
+            n_rounds=int(options.n_rounds),
             max_depth=depth,
-            family=given.family,
-            learners=given.learners,
-            pool=default.pool if given.pool is None else int(given.pool),
-            max_sweeps=default.max_sweeps if given.max_sweeps is None else int(given.max_sweeps),
-            inner_rounds=default.inner_rounds if given.inner_rounds is None else int(given.inner_rounds),
+            family=options.family,
+            learners=options.learners,
+            pool=default.pool if options.pool is None else int(options.pool),
+            max_sweeps=default.max_sweeps if options.max_sweeps is None else int(options.max_sweeps),
+            inner_rounds=default.inner_rounds if options.inner_rounds is None else int(options.inner_rounds),
             learning_rate=default.learning_rate
-            if given.learning_rate is None
-            else float(given.learning_rate),
-            max_bins=int(given.max_bins),
-            column_share=float(given.column_share),
-            min_frequency=float(given.min_frequency),
+            if options.learning_rate is None
+            else float(options.learning_rate),
+            max_bins=int(options.max_bins),
+            column_share=float(options.column_share),
+            min_frequency=float(options.min_frequency),
             tol=self.tolerance,
-            validation_fraction=float(given.validation_fraction),
-            patience=int(given.patience),
-            time_limit=None if given.time_limit is None else float(given.time_limit),
+            validation_fraction=float(options.validation_fraction),
+            patience=int(options.patience),
+            time_limit=None if options.time_limit is None else float(options.time_limit),
             seed=seed,
         )
 

@@ -48,23 +48,23 @@ class SparseLearner(Learner):
 
     def check(self) -> None:
         """Refuse options that cannot be used; see `Learner.check`."""
-        given = self.options
-        if given.ridge is not None:
+        options = self.options
+        if options.ridge is not None:
             self._check_not_negative("ridge")
-        if isinstance(given.alpha, str) and given.alpha != "auto":
-            raise BigmcError(f"alpha is {given.alpha!r}", 'give a number or "auto"')
-        if not isinstance(given.alpha, str):
+        if isinstance(options.alpha, str) and options.alpha != "auto":
+            raise BigmcError(f"alpha is {options.alpha!r}", 'give a number or "auto"')
+        if not isinstance(options.alpha, str):
             self._check_not_negative("alpha")
         used = self.settings(1.0)
         if not used.alpha + used.ridge > 0:
-            raise BigmcError(f"alpha is {given.alpha!r}", "give a finite number above 0, or 0 with a ridge")
+            raise BigmcError(f"alpha is {options.alpha!r}", "give a finite number above 0, or 0 with a ridge")
         self._check_count("max_passes")
-        if given.step not in ("line_search", "constant"):
-            raise BigmcError(f"step is {given.step!r}", 'use "line_search" or "constant"')
+        if options.step not in ("line_search", "constant"):
+            raise BigmcError(f"step is {options.step!r}", 'use "line_search" or "constant"')
         super().check()
-        if given.l1_ratio is not None:
+        if options.l1_ratio is not None:
             self._check_not_negative("l1_ratio")
-        objective(used.loss, given.penalty, given.l1_ratio, used.ridge)
+        objective(used.loss, options.penalty, options.l1_ratio, used.ridge)
 
     @property
     def tolerance(self) -> float:
@@ -80,8 +80,8 @@ class SparseLearner(Learner):
     @property
     def fits_intercept(self) -> bool:
         """Whether an intercept is fitted, as given or by default."""
-        given = self.options.fit_intercept
-        return self.options.alpha == "auto" if given is None else bool(given)
+        fits = self.options.fit_intercept
+        return self.options.alpha == "auto" if fits is None else bool(fits)
 
     def settings(self, weight_sum: float) -> Settings:
         """Return the parameters to train with, for samples of this total weight."""
@@ -101,13 +101,13 @@ class SparseLearner(Learner):
         self, dataset: Dataset, weights: NDArray[np.float64] | None, memory: int, context: RunContext
     ) -> SparseRun:
         """Return the solver's arguments, for samples of these weights and at most `memory` bytes."""
-        given = self.options
+        options = self.options
         used = self.settings(float(dataset.n_samples if weights is None else weights.sum()))
-        minimised = objective(used.loss, given.penalty, given.l1_ratio, used.ridge, sets=dataset.has_sets)
+        minimised = objective(used.loss, options.penalty, options.l1_ratio, used.ridge, sets=dataset.has_sets)
         return SparseRun(
             Task(dataset, weights, minimised, used.alpha),
-            Limits(used.tol, int(given.max_passes), memory),
-            Descent(given.step, used.fit_intercept, int(given.random_state)),
+            Limits(used.tol, int(options.max_passes), memory),
+            Descent(options.step, used.fit_intercept, int(options.random_state)),
             context,
         )
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.model import Model
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import pairs_of
+from bigmc.store.shards.label_sets import pairs_of
 
 #: Leading bits of a float32 that count: sign, exponent and 9 of the mantissa.
 _BITS = 18
@@ -43,14 +43,13 @@ def best_threshold(
     weights : float64 array of shape (n_samples,) or None
         Of the samples.
     memory_limit : int
-        Bytes; where the scores of all classes do not fit, columns are read again for every so many classes.
+        Bytes; where the scores of all classes do not fit, columns are read again for each group of classes.
     """
     scratch_bytes = int(np.clip(_SHARE * memory_limit / engine.n_threads, _LEAST, _MOST))
-    everything, wanted = np.zeros((2, 1 << _BITS))
-    for _, found in engine.map(_count, list(_parts(dataset, weights)), model, dataset, scratch_bytes):
-        everything += found[0]
-        wanted += found[1]
-    return _choose(everything, wanted)
+    counts = np.zeros((2, 1 << _BITS))
+    for _, added in engine.map(_count, list(_parts(dataset, weights)), model, dataset, scratch_bytes):
+        counts += added
+    return _choose(*counts)
 
 
 def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> Iterator[Part]:

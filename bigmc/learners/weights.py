@@ -68,10 +68,10 @@ def combined_weights(
 
 def _checked(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
     """Return weights of samples as an array, not copied if they are one."""
-    given = np.asarray(sample_weight, np.float64)
-    if given.ndim > 0 and given.shape != (n_samples,):
-        raise DataError(f"sample_weight has the shape {given.shape} and there are {n_samples} samples")
-    weights = given if given.ndim else np.full(n_samples, float(given))
+    values = np.asarray(sample_weight, np.float64)
+    if values.ndim > 0 and values.shape != (n_samples,):
+        raise DataError(f"sample_weight has the shape {values.shape} and there are {n_samples} samples")
+    weights = values if values.ndim else np.full(n_samples, float(values))
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise DataError("sample_weight has negative or infinite values or NaN", "give weights of at least 0")
     if not weights.any():

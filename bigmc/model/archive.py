@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -20,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.store.atomic import write_atomic
-from bigmc.store.npy import ArraySize, check_npy, read_npy, read_size
-from bigmc.store.untrusted import parse_json
+from bigmc.store.files.atomic import write_atomic
+from bigmc.store.files.npy import ArraySize, check_npy, read_npy, read_size
+from bigmc.store.files.untrusted import parse_json
 
 #: What the header must call itself.
 FORMAT = "bigmc-model"
@@ -34,6 +35,8 @@ DEFLATION, QUICK_DEFLATION = 6, 1
 _HEADER = "model.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _ZIP_MAGIC = b"PK\x03\x04"
+#: How a zip file without a comment ends (the record that ends its directory), and in how many bytes.
+_ZIP_END, _ZIP_END_BYTES = b"PK\x05\x06", 22
 #: What zipfile raises on a file it cannot make sense of, whichever byte is wrong.
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
@@ -165,16 +168,16 @@ def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 
 
 def _inflated(content: bytes, most: int) -> bytes:
-    """Return what was deflated, at most so many bytes."""
+    """Return deflated content, inflated to at most `most` bytes."""
     stream = zlib.decompressobj()
-    found = stream.decompress(content, most)
+    inflated = stream.decompress(content, most)
     if not stream.eof or stream.unused_data:
         raise ValueError(f"it is cut short, goes on after its end, or is of more than {most} bytes")
-    return found
+    return inflated
 
 
 def check_archive(path: Path) -> list[str]:
-    """Return what is wrong with the file, one line each; a single wrong byte anywhere is found."""
+    """Return what is wrong with the file, one line each; a single wrong byte anywhere is detected."""
     try:
         read_archive(path)
         with _opened(path) as file:
@@ -236,6 +239,9 @@ def _listed(path: Path, file: BinaryIO) -> tuple[zipfile.ZipFile, Mapping[str, A
         damaged = raw.startswith(_ZIP_MAGIC[: len(raw)]) and len(raw) < 128
         what = "is cut short" if damaged else "is not a bigmc model"
         raise ModelError(f"{path} {what}", _RETRAIN if damaged else _GIVE_MODEL)
+    file.seek(-min(_ZIP_END_BYTES, path.stat().st_size), os.SEEK_END)
+    if not file.read().startswith(_ZIP_END):  # zipfile would find the directory before other bytes
+        raise ModelError(f"{path} is cut short, or has bytes after its end", _RETRAIN)
     try:
         archive = zipfile.ZipFile(file)
         names = archive.namelist()

@@ -20,12 +20,12 @@ from bigmc.model.archive import DEFLATION, FORMAT_VERSION, write_archive
 from bigmc.model.calibration import Calibration
 from bigmc.model.compare_features import comparable, describe_differences, weighting_name
 from bigmc.model.feature_names import names_of, names_to_arrays
-from bigmc.model.linear_scoring import ROOM, Scorer
+from bigmc.model.linear_scoring import SCRATCH, Scorer
 from bigmc.model.outline import ModelOutline
 from bigmc.model.plain import as_json, label_array
 from bigmc.model.sized import Sized
-from bigmc.store.csr import Rows
-from bigmc.store.label_sets import set_column
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.label_sets import set_column
 from bigmc.store.weighting import Weighting
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Model(Sized):
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes).
 
-        The model's weighting is applied here: `rows` holds what hashing or a reader gave.
+        They are weighted as the model requires: `rows` holds the values from hashing or a reader.
 
         Raises
         ------
@@ -214,30 +214,30 @@ class Model(Sized):
         """
         return self.scorer.rows(rows)
 
-    def shard_scores(self, dataset: Dataset, shard: int, room: int = ROOM) -> NDArray[np.float64]:
+    def shard_scores(self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
         """Return the scores of shard number `shard` of a dataset, shape (n_rows, n_classes).
 
-        Reads the columns of used features only, and once more all of them where the weighting asks for
-        norms of idf-weighted samples; takes `room` bytes beside the scores.
+        Reads the columns of used features only, and once more all of them where the weighting needs
+        norms of idf-weighted samples; uses at most `scratch_bytes`, excluding the scores.
         """
-        return self.scorer.shard(dataset.shards[shard], room)
+        return self.scorer.shard(dataset.shards[shard], scratch_bytes)
 
-    def shard_codes(self, dataset: Dataset, shard: int, room: int = ROOM) -> NDArray[np.int32]:
-        """Return the predicted class code of every row of a shard, in `room` bytes for any `n_classes`."""
-        return self.scorer.shard_codes(dataset.shards[shard], room)
+    def shard_codes(self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
+        """Return the predicted class code of every row of a shard, using at most `scratch_bytes`."""
+        return self.scorer.shard_codes(dataset.shards[shard], scratch_bytes)
 
     def shard_tiles(
-        self, dataset: Dataset, shard: int, room: int = ROOM
+        self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH
     ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the scores of a shard for some classes at a time, after the first of these; here for all."""
-        yield 0, self.shard_scores(dataset, shard, room)
+        """Yield scores of a shard, after the code of their first class; by default all classes at once."""
+        yield 0, self.shard_scores(dataset, shard, scratch_bytes)
 
-    def shard_sets(self, dataset: Dataset, shard: int, room: int = ROOM) -> pa.ListArray:
+    def shard_sets(self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH) -> pa.ListArray:
         """Return the codes of the predicted set of labels of every row of a shard."""
         rows, codes = [np.empty(0, np.intp)], [np.empty(0, np.intp)]
-        for lo, scores in self.shard_tiles(dataset, shard, room):
-            here, columns = self._above(scores, lo)
-            rows.append(here)
+        for lo, scores in self.shard_tiles(dataset, shard, scratch_bytes):
+            tile_rows, columns = self._above(scores, lo)
+            rows.append(tile_rows)
             codes.append(columns + lo)
         return set_column(np.concatenate(rows), np.concatenate(codes), dataset.shards[shard].n_rows)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bigmc.errors import ModelError
 from bigmc.model.base import Model
 from bigmc.model.tree_scoring import BoostedScorer, Trees
-from bigmc.store.npy import ArraySize
+from bigmc.store.files.npy import ArraySize
 
 NODE_COST, EDGE_COST = 32, 32
 """Bytes of a node and of an edge beside their arrays, while the copies that are scored are made."""
@@ -71,9 +71,9 @@ class BoostedModel(Model):
 
     def stage_weights(self, stage: int) -> NDArray[np.float64]:
         """Return the weight of every learner after a round."""
-        here = slice(self.stage_ends[stage - 1] if stage else 0, self.stage_ends[stage])
+        entries = slice(self.stage_ends[stage - 1] if stage else 0, self.stage_ends[stage])
         weights = np.zeros(len(self.trees.learner_class))
-        weights[self.members[here]] = self.weights[here]
+        weights[self.members[entries]] = self.weights[entries]
         return weights
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -161,7 +161,7 @@ class BoostedModel(Model):
         }
 
     def certificate_notes(self) -> tuple[str, ...]:
-        """Return what is known over the trees found, and that a round before the last one scores."""
+        """Return notes on the bounds over the known trees, and on the scoring round if it is not the last."""
         last, notes = self.n_stages - 1, []
         gap = self.history[-1].get("restricted_gap") if self.history else None
         if gap is not None:

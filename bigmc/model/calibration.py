@@ -75,10 +75,10 @@ class Calibration:
         logits = self.scale * scores
         if self.link != SOFTMAX:
             logits = self.power * scipy.special.log_expit(logits + self.offset)
-        found: NDArray[np.float64] = scipy.special.softmax(logits, axis=1)
-        return found
+        probabilities: NDArray[np.float64] = scipy.special.softmax(logits, axis=1)
+        return probabilities
 
     def memberships(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability that each class is among the labels."""
-        found: NDArray[np.float64] = scipy.special.expit(self.scale * scores + self.offset)
-        return found
+        probabilities: NDArray[np.float64] = scipy.special.expit(self.scale * scores + self.offset)
+        return probabilities

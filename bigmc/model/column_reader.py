@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.scoring import add_squares
-from bigmc.store.shard import Shard
+from bigmc.store.shards.shard import Shard
+from bigmc.store.shards.zarr_chunks import CHUNK
 from bigmc.store.weighting import Weighting
-from bigmc.store.zarr_chunks import CHUNK
 
 #: Columns further apart than this many entries are read one by one: there may be a chunk to skip.
 GAP_ENTRIES = CHUNK
@@ -44,27 +44,27 @@ class ColumnRun(NamedTuple):
 
 
 def column_runs(
-    shard: Shard, features: NDArray[np.int64], room: int, column_bytes: int, weighting: Weighting
+    shard: Shard, features: NDArray[np.int64], scratch_bytes: int, column_bytes: int, weighting: Weighting
 ) -> Iterator[ColumnRun]:
     """Decode the columns of some features, neighbouring ones in one read.
 
-    A run is valid until the next one is asked for: the buffers are used again.
+    A run is valid until the next one is requested: the buffers are used again.
 
     Parameters
     ----------
     shard : Shard
     features : int64 array
         Increasing.
-    room : int
-        Bytes to use: a quarter for entries, a quarter for what the caller keeps of the columns of a run.
+    scratch_bytes : int
+        Bytes to use: a quarter for entries, a quarter for the caller's data about the columns of a run.
     column_bytes : int
-        What it keeps of each column, at least 1.
+        What the caller keeps of each column, at least 1.
     weighting : Weighting
         With a binary one values are not read, since ones stand in for them.
     """
     entry_bytes = 2 + shard.dtype.itemsize
-    most = min(max(room // 4 // entry_bytes, _FEWEST_ENTRIES), MOST_ENTRIES)
-    most_columns = max(1, room // 4 // column_bytes)
+    most = min(max(scratch_bytes // 4 // entry_bytes, _FEWEST_ENTRIES), MOST_ENTRIES)
+    most_columns = max(1, scratch_bytes // 4 // column_bytes)
     wanted = min(most, shard.nnz)
     rows = np.empty(wanted, np.uint16)
     data = np.empty(wanted, shard.dtype)
@@ -96,9 +96,9 @@ def column_runs(
 
 
 def row_scale(
-    shard: Shard, weighting: Weighting, column_scale: NDArray[np.float32] | None, room: int
+    shard: Shard, weighting: Weighting, column_scale: NDArray[np.float32] | None, scratch_bytes: int
 ) -> NDArray[np.float64] | None:
-    """Return one over the norm of each weighted row, 0 for empty rows; None where norms are not asked for.
+    """Return one over the norm of each weighted row, 0 for empty rows; None where norms are not needed.
 
     Parameters
     ----------
@@ -106,14 +106,14 @@ def row_scale(
     weighting : Weighting
     column_scale : float32 array of shape (n_features,) or None
         Factor of each feature; with one, all columns are read.
-    room : int
+    scratch_bytes : int
         Bytes to use.
     """
     if not weighting.l2:
         return None
     if column_scale is not None:
         squares = np.zeros(shard.n_rows)
-        for run in column_runs(shard, np.arange(len(column_scale)), room, 8, weighting):
+        for run in column_runs(shard, np.arange(len(column_scale)), scratch_bytes, 8, weighting):
             scale = column_scale[run.first : run.last].astype(np.float64)
             add_squares(run.starts, run.stops, run.rows, run.data, scale, weighting.binary, squares)
         norm = np.sqrt(squares)

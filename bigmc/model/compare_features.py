@@ -13,13 +13,13 @@ def comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -
 
     The names of text columns do not: the texts of a row are hashed together, whatever they are called.
     """
-    found: dict[str, Any] = {"n_features": n_features, "weighting": weighting_name(weighting)}
+    fields: dict[str, Any] = {"n_features": n_features, "weighting": weighting_name(weighting)}
     for name, value in spec.items():
         if isinstance(value, Mapping):
-            found |= value
+            fields |= value
         else:
-            found[name] = bool(value) if name == "text" else value
-    return found
+            fields[name] = bool(value) if name == "text" else value
+    return fields
 
 
 def describe_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bigmc.store.npy import ArraySize
+from bigmc.lazy import LazyModule
+from bigmc.store.files.npy import ArraySize
+
+pc = LazyModule("pyarrow.compute")
 
 #: Most names kept of one feature, the most frequent ones; more only repeat that hashes collide.
 NAMES_PER_FEATURE = 8
@@ -26,12 +28,32 @@ _NAME_COLUMNS = {"bucket": pa.int64(), "name": pa.string(), "sign": pa.int8(), "
 
 def names_of(features: NDArray[np.int64], names: pa.Table) -> pa.Table:
     """Return the most frequent names of the given features, ordered by feature, count and name."""
+    if _are_in_order(features, names):
+        return names  # without pyarrow's functions, which take .02 s to import
     table = names.select(list(_NAME_COLUMNS)).cast(pa.schema(_NAME_COLUMNS))
     table = table.filter(pa.array(np.isin(table.column("bucket").to_numpy(), features)))
     table = table.sort_by([("bucket", "ascending"), ("count", "descending"), ("name", "ascending")])
     buckets = table.column("bucket").to_numpy()
     rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
     return table.filter(pa.array(rank < NAMES_PER_FEATURE)).combine_chunks()
+
+
+def _are_in_order(features: NDArray[np.int64], names: pa.Table) -> bool:
+    """Return whether names are as `names_of` returns them; those of a saved model are."""
+    if names.schema != pa.schema(_NAME_COLUMNS) or names.column("name").null_count:
+        return False
+    buckets = names.column("bucket").to_numpy()
+    counts = names.column("count").to_numpy()
+    counts = np.where(np.isnan(counts), _NONE, counts) if counts.dtype.kind == "f" else counts
+    is_same, steps = buckets[1:] == buckets[:-1], np.diff(counts)
+    is_tie = is_same & (steps == 0)
+    if not np.all((buckets[1:] > buckets[:-1]) | is_same & (steps < 0) | is_tie):
+        return False
+    rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
+    if np.any(rank >= NAMES_PER_FEATURE) or not np.isin(buckets, features).all():
+        return False
+    texts = names.column("name").to_pylist() if is_tie.any() else []
+    return all(texts[i] <= texts[i + 1] for i in np.flatnonzero(is_tie).tolist())
 
 
 def names_to_arrays(names: pa.Table) -> dict[str, NDArray[Any]]:
@@ -65,9 +87,12 @@ def names_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> pa.Table | None:
         or ends[-1:].sum() != len(text)
     ):
         raise ValueError("the ends of the names do not fit their text")
-    offsets = pa.py_buffer(np.concatenate([np.zeros(1, np.int64), ends]))
-    name = pa.Array.from_buffers(pa.large_string(), len(ends), [None, offsets, pa.py_buffer(text)])
+    if len(text) > np.iinfo(np.int32).max:
+        raise ValueError(f"there are {len(text):,} bytes of names")
+    offsets = pa.py_buffer(np.concatenate([np.zeros(1, np.int32), ends.astype(np.int32)]))
+    name = pa.Array.from_buffers(pa.string(), len(ends), [None, offsets, pa.py_buffer(text)])
     name.validate(full=True)
-    columns = {column: arrays[f"names_{column}"] for column in ("bucket", "sign")}
     count = pa.array(arrays["names_count"], mask=arrays["names_count"] == _NONE)
-    return pa.table({**columns, "count": count, "name": name.cast(pa.string())})
+    return pa.table(
+        {"bucket": arrays["names_bucket"], "name": name, "sign": arrays["names_sign"], "count": count}
+    )

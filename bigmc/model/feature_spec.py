@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from bigmc.store.untrusted import check_types, check_whole
+from bigmc.store.files.untrusted import check_types, check_whole
 
 _LISTS = ("text", "categorical", "numeric", "dense")
 _HASHER: dict[str, type | tuple[type, ...]] = {
@@ -45,6 +45,8 @@ def check_feature_spec(spec: object, n_features: int) -> None:
             check_types(spec["hasher"], known)
             for size in spec["hasher"].get("ngrams", []):
                 check_whole(size, 2**15, "ngrams")
+    if "dates" in spec:
+        _check_names(spec["dates"], "dates")
     if "missing" in spec:
         check_types(spec, {"missing": bool})
     if "columns" in spec:
@@ -60,18 +62,18 @@ def _check_names(names: object, what: str) -> None:
         raise ValueError(f"{what} is {ascii(names)[:40]}, not a list of names")
 
 
-def _check_map(found: object) -> None:
-    if not isinstance(found, Mapping):
-        raise ValueError(f"map is {ascii(found)[:40]}")
+def _check_map(fields: object) -> None:
+    if not isinstance(fields, Mapping):
+        raise ValueError(f"map is {ascii(fields)[:40]}")
     for name in ("mean", "deviation"):
-        values = found.get(name)
+        values = fields.get(name)
         if not isinstance(values, list) or not all(_is_finite(value) for value in values):
             raise ValueError(f"{name} of the map is not a list of numbers")
-    if len(found["mean"]) != len(found["deviation"]):
+    if len(fields["mean"]) != len(fields["deviation"]):
         raise ValueError("mean and deviation of the map differ in length")
-    check_whole(found.get("fourier"), 2**20, "fourier")
-    check_whole(found.get("map_seed"), 2**32 - 1, "map_seed")
-    if found["fourier"] % 2 or not _is_finite(found.get("gamma")):
+    check_whole(fields.get("fourier"), 2**20, "fourier")
+    check_whole(fields.get("map_seed"), 2**32 - 1, "map_seed")
+    if fields["fourier"] % 2 or not _is_finite(fields.get("gamma")):
         raise ValueError("the random Fourier features of the map cannot be made")
 
 

@@ -57,8 +57,8 @@ def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]
     DataError
         If there are no rows.
     """
-    found = _temperature(_HeldOut.of(scores, codes, _FITTED_ENTRIES))
-    return Calibration(float(np.exp(found.parameters[0])))
+    fit = _temperature(_HeldOut.of(scores, codes, _FITTED_ENTRIES))
+    return Calibration(float(np.exp(fit.parameters[0])))
 
 
 def fit_shares(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
@@ -154,9 +154,9 @@ def _fisher_scoring(rows: _HeldOut, link: _Link, start: NDArray[np.float64], n_f
         new = parameters.copy()
         new[:n_free] += step
         new = np.clip(new, lower, upper)
-        found = _derivatives(rows, link, new, n_free)
-        if found[0] < loss:
-            parameters, (loss, slope, curvature), damping = new, found, max(damping / 10, 1e-9)
+        derivatives = _derivatives(rows, link, new, n_free)
+        if derivatives[0] < loss:
+            parameters, (loss, slope, curvature), damping = new, derivatives, max(damping / 10, 1e-9)
         else:
             damping *= 10
     return _Fit(parameters, loss)
@@ -224,5 +224,6 @@ def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Cal
         slope = scipy.special.expit(logits) - is_label
         return float(value), np.array([(slope * scores).mean() * scale, slope.mean()])
 
-    found = minimize(log_loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[_LOG_SCALES, (-50.0, 50.0)])
-    return Calibration(float(np.exp(found.x[0])), float(found.x[1]))
+    bounds = [_LOG_SCALES, (-50.0, 50.0)]
+    minimum = minimize(log_loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=bounds)
+    return Calibration(float(np.exp(minimum.x[0])), float(minimum.x[1]))

@@ -14,9 +14,9 @@ from bigmc.errors import ModelError
 from bigmc.model.archive import DEFLATED_VERSION
 from bigmc.model.base import Model
 from bigmc.model.calibration import Calibration
-from bigmc.model.linear_scoring import ROOM, LinearScorer, lookup_bytes
+from bigmc.model.linear_scoring import SCRATCH, LinearScorer, lookup_bytes
 from bigmc.model.rounding import multiples_of, weights_of
-from bigmc.store.npy import ArraySize
+from bigmc.store.files.npy import ArraySize
 
 if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
@@ -182,10 +182,10 @@ class LinearModel(Model):
         return super().figures() | {"nnz": int(np.count_nonzero(self.coef))}
 
     def shard_tiles(
-        self, dataset: Dataset, shard: int, room: int = ROOM
+        self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH
     ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the scores of a shard for so many classes at a time as fit into `room` bytes."""
-        return self.make_scorer().tiles(dataset.shards[shard], room)
+        """Yield the scores of a shard for as many classes at a time as fit into `scratch_bytes`."""
+        return self.make_scorer().tiles(dataset.shards[shard], scratch_bytes)
 
 
 def _all_finite(coef: NDArray[Any]) -> bool:
@@ -203,8 +203,8 @@ def _dense(
     coef = np.zeros(shape, values.dtype)
     counts, step = np.diff(ends, prepend=0), _rows_at_once(shape)
     for lo in range(0, shape[0], step):
-        here = counts[lo : lo + step]
-        first, rows = int(ends[lo] - counts[lo]), np.repeat(np.arange(lo, lo + len(here)), here)
+        sizes = counts[lo : lo + step]
+        first, rows = int(ends[lo] - counts[lo]), np.repeat(np.arange(lo, lo + len(sizes)), sizes)
         coef[rows, classes[first : first + len(rows)]] = values[first : first + len(rows)]
     return coef
 

@@ -17,14 +17,14 @@ from bigmc.kernels.linear.simd import LANES
 from bigmc.kernels.prefetch import CACHE_LINE
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.rounding import multiples_of
-from bigmc.store.csr import Rows
-from bigmc.store.shard import Shard
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
 
 #: Up to this many features a table gives each feature's place (4 bytes each); above it, a search does.
 TABLE_FEATURES = 1 << 24
-#: Bytes that scoring a shard takes beside its scores, as far as the caller does not say.
-ROOM = 64 << 20
+#: Default of the bytes that scoring a shard may use, excluding the scores.
+SCRATCH = 64 << 20
 
 #: A row of rounded weights has so many bytes, or a multiple of them; the last ones are a float32.
 _ROW_BYTES = 16
@@ -38,7 +38,7 @@ class Scorer(Protocol):
     """Computes the scores of one model; threads share it."""
 
     def rows(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the scores of raw samples, shape (n_rows, n_classes); the weighting is applied here.
+        """Return the scores of raw samples, shape (n_rows, n_classes); they are weighted first.
 
         Raises
         ------
@@ -47,16 +47,22 @@ class Scorer(Protocol):
         """
         ...
 
-    def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
-        """Return the scores of a stored shard, shape (n_rows, n_classes), in `room` bytes beside them."""
+    def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
+        """Return the scores of a stored shard, shape (n_rows, n_classes).
+
+        They are computed using at most `scratch_bytes`, excluding the result.
+        """
         ...
 
-    def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
-        """Return the first class with the largest score of every row, in `room` bytes for any `n_classes`."""
+    def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
+        """Return the first class with the largest score of every row, using at most `scratch_bytes`."""
         ...
 
-    def class_scores(self, shard: Shard, lo: int, hi: int, room: int) -> NDArray[np.float64]:
-        """Return the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo), in `room` bytes."""
+    def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
+        """Return the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo).
+
+        They are computed using at most `scratch_bytes`, excluding the result.
+        """
         ...
 
 
@@ -66,19 +72,19 @@ def lookup_bytes(n_features: int) -> int:
 
 
 def best_codes(
-    n_rows: int, n_classes: int, room: int, class_scores: Callable[[int, int], NDArray[np.float64]]
+    n_rows: int, n_classes: int, scratch_bytes: int, class_scores: Callable[[int, int], NDArray[np.float64]]
 ) -> NDArray[np.int32]:
     """Return the code of the class with the largest score of every row, the lowest code on a tie.
 
     Parameters
     ----------
     n_rows, n_classes : int
-    room : int
-        Bytes for scores; where those of all classes do not fit, it takes a pass for every so many classes.
+    scratch_bytes : int
+        Bytes for scores; where those of all classes do not fit, the classes are scored in several passes.
     class_scores : callable
         Given ``lo`` and ``hi``, the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo).
     """
-    width = max(1, room // (8 * max(n_rows, 1)))
+    width = max(1, scratch_bytes // (8 * max(n_rows, 1)))
     codes = np.zeros(n_rows, np.int32)
     best = np.full(n_rows, -np.inf)
     for lo in range(0, n_classes, width):
@@ -174,51 +180,55 @@ class LinearScorer:
         scores += self.intercept
         return scores
 
-    def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
+    def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
         """Return the scores of a stored shard, shape (n_rows, n_classes).
 
         Reads the columns with weight only, and all of them once more where norms of idf-weighted
-        samples are needed; takes `room` bytes beside the scores.
+        samples are needed; uses at most `scratch_bytes`, excluding the scores.
         """
-        return self.class_scores(shard, 0, len(self.intercept), room)
+        return self.class_scores(shard, 0, len(self.intercept), scratch_bytes)
 
-    def class_scores(self, shard: Shard, lo: int, hi: int, room: int) -> NDArray[np.float64]:
-        """Return the scores of the classes ``lo`` to ``hi``, in `room` bytes beside them."""
+    def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
+        """Return the scores of the classes ``lo`` to ``hi``, using `scratch_bytes`, excluding the result."""
         self._check_width(shard)
-        return self._class_scores(shard, lo, hi, self._row_scale(shard, room), room)
+        return self._class_scores(shard, lo, hi, self._row_scale(shard, scratch_bytes), scratch_bytes)
 
-    def tiles(self, shard: Shard, room: int = ROOM) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the first of some classes and the scores of these, shape (n_rows, so many), then of the next.
+    def tiles(self, shard: Shard, scratch_bytes: int = SCRATCH) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the scores of a few classes at a time, each after the code of the first class.
 
-        A quarter of `room` bytes is for the scores; the columns with weight are read for each tile.
+        A quarter of `scratch_bytes` is for the scores; the columns with weight are read for each tile.
+
+        Yields
+        ------
+        int, float64 array of shape (n_rows, n_tile_classes)
         """
         self._check_width(shard)
-        scale = self._row_scale(shard, room)
-        width = max(1, room // 4 // (8 * max(shard.n_rows, 1)))
-        for lo in range(0, len(self.intercept), width):
-            yield lo, self._class_scores(shard, lo, min(lo + width, len(self.intercept)), scale, room // 2)
+        scale = self._row_scale(shard, scratch_bytes)
+        n_classes, width = len(self.intercept), max(1, scratch_bytes // 4 // (8 * max(shard.n_rows, 1)))
+        for lo in range(0, n_classes, width):
+            yield lo, self._class_scores(shard, lo, min(lo + width, n_classes), scale, scratch_bytes // 2)
 
-    def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
+    def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
         """Return the code of the class with the largest score of every row, the lowest code on a tie.
 
-        Half of `room` bytes is for scores (of 64 classes for a full shard and 64 MiB). Without an intercept
-        a row's norm cannot change its best class and is not computed.
+        Half of `scratch_bytes` is for scores (of 64 classes for a full shard and 64 MiB). Without an
+        intercept a row's norm cannot change its best class and is not computed.
         """
         self._check_width(shard)
-        scale = self._row_scale(shard, room) if self.intercept.any() else None
+        scale = self._row_scale(shard, scratch_bytes) if self.intercept.any() else None
         return best_codes(
             shard.n_rows,
             len(self.intercept),
-            room // 2,
-            lambda lo, hi: self._class_scores(shard, lo, hi, scale, room),
+            scratch_bytes // 2,
+            lambda lo, hi: self._class_scores(shard, lo, hi, scale, scratch_bytes),
         )
 
     def _class_scores(
-        self, shard: Shard, lo: int, hi: int, scale: NDArray[np.float64] | None, room: int
+        self, shard: Shard, lo: int, hi: int, scale: NDArray[np.float64] | None, scratch_bytes: int
     ) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``."""
         scores = np.zeros((shard.n_rows, hi - lo))
-        for run in column_runs(shard, self.features, room, 8 * (hi - lo), self.weighting):
+        for run in column_runs(shard, self.features, scratch_bytes, 8 * (hi - lo), self.weighting):
             weights = self.coef[run.first : run.last, lo:hi].astype(np.float64)
             if self.column_scale is not None:
                 weights *= self.column_scale[self.features[run.first : run.last], np.newaxis]
@@ -228,8 +238,8 @@ class LinearScorer:
         scores += self.intercept[lo:hi]
         return scores
 
-    def _row_scale(self, shard: Shard, room: int) -> NDArray[np.float64] | None:
-        return row_scale(shard, self.weighting, self.column_scale, room)
+    def _row_scale(self, shard: Shard, scratch_bytes: int) -> NDArray[np.float64] | None:
+        return row_scale(shard, self.weighting, self.column_scale, scratch_bytes)
 
     def _check_width(self, shard: Shard) -> None:
         if shard.n_features != self.n_features:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.linear import LinearModel
-from bigmc.store.npy import ArraySize
+from bigmc.store.files.npy import ArraySize
 
 STOPS = {
     "tol": "Training ended because the bounds were as close as asked for.",
@@ -132,5 +132,5 @@ class MinimaxModel(LinearModel):
 
 def _given_lambda0(record: Mapping[str, Any]) -> float:
     """Return the regularisation among the training parameters of an older model, if it has one."""
-    given = (record.get("params") or {}).get("lambda0")
-    return float(given) if isinstance(given, int | float) else math.nan
+    lambda0 = (record.get("params") or {}).get("lambda0")
+    return float(lambda0) if isinstance(lambda0, int | float) else math.nan

@@ -18,13 +18,13 @@ def label_array(classes: NDArray[Any]) -> NDArray[Any]:
         if classes.dtype.kind not in "biufU":
             raise ModelError(f"labels of type {classes.dtype}", "use integers, strings, booleans or floats")
         return classes
-    given = classes.tolist()
-    kinds = {type(label) for label in given}
+    labels = classes.tolist()
+    kinds = {type(label) for label in labels}
     if len(kinds) != 1 or not kinds <= {str, int, bool, float}:
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ModelError(f"labels of the types {names}", "use one of: integers, strings, booleans or floats")
-    plain = np.array(given)
-    if plain.dtype.kind == "O" or plain.tolist() != given:  # huge integers, strings that end with NUL
+    plain = np.array(labels)
+    if plain.dtype.kind == "O" or plain.tolist() != labels:  # huge integers, strings that end with NUL
         raise ModelError("some labels cannot be kept as they are", "use shorter numbers and plain text")
     return plain
 

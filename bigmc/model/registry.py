@@ -23,8 +23,8 @@ from bigmc.model.linear import LinearModel
 from bigmc.model.minimax import MinimaxModel
 from bigmc.model.outline import ModelOutline
 from bigmc.model.summed import KIND, SumModel, part_prefix
-from bigmc.store.npy import ArraySize
-from bigmc.store.untrusted import check_types, check_whole
+from bigmc.store.files.npy import ArraySize
+from bigmc.store.files.untrusted import check_types, check_whole
 from bigmc.store.weighting import Weighting
 
 T = TypeVar("T")

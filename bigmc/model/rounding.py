@@ -24,10 +24,10 @@ def steps_of(largest: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def multiples_of(coef: NDArray[Any], step: NDArray[np.float32]) -> NDArray[np.int8]:
     """Return the nearest whole multiples of the steps."""
-    found = np.empty(coef.shape, np.int8)
+    multiples = np.empty(coef.shape, np.int8)
     for lo in range(0, len(coef), _ROWS):  # no second copy of all weights
-        found[lo : lo + _ROWS] = np.clip(np.rint(coef[lo : lo + _ROWS] / step), -127, 127)
-    return found
+        multiples[lo : lo + _ROWS] = np.clip(np.rint(coef[lo : lo + _ROWS] / step), -127, 127)
+    return multiples
 
 
 def weights_of(multiples: NDArray[np.int8], step: NDArray[np.float32]) -> NDArray[np.float32]:

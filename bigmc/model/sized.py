@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.model.feature_names import NAME_COST, sizes_of_names
-from bigmc.store.npy import ArraySize
+from bigmc.store.files.npy import ArraySize
 
 LABEL_COST = 128
 """Bytes of a label beside its array: as an object of Python, in a list and in a set."""

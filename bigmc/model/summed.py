@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.base import Model
-from bigmc.model.linear_scoring import ROOM, Scorer, best_codes
+from bigmc.model.linear_scoring import SCRATCH, Scorer, best_codes
 from bigmc.model.plain import as_json
-from bigmc.store.csr import Rows
-from bigmc.store.npy import ArraySize
-from bigmc.store.shard import Shard
+from bigmc.store.files.npy import ArraySize
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
 
 KIND = "sum"
@@ -196,27 +196,32 @@ class SumScorer:
         """Return the scores of raw samples, shape (n_rows, n_classes)."""
         return self._sum(lambda scorer: scorer.rows(rows), (rows.n_rows, self._n_classes))
 
-    def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
-        """Return the scores of a stored shard, shape (n_rows, n_classes), in `room` bytes beside them."""
+    def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
+        """Return the scores of a stored shard, shape (n_rows, n_classes).
+
+        They are computed using at most `scratch_bytes`, excluding the result.
+        """
         scores = np.empty((shard.n_rows, self._n_classes))
-        width = max(1, room // 4 // (8 * max(shard.n_rows, 1)))  # a quarter each for the sum and one part
+        # a quarter each for the sum and one part
+        width = max(1, scratch_bytes // 4 // (8 * max(shard.n_rows, 1)))
         for lo in range(0, self._n_classes, width):
             hi = min(lo + width, self._n_classes)
-            scores[:, lo:hi] = self.class_scores(shard, lo, hi, room // 2)
+            scores[:, lo:hi] = self.class_scores(shard, lo, hi, scratch_bytes // 2)
         return scores
 
-    def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
-        """Return the first class with the largest score of every row, in `room` bytes for any `n_classes`."""
+    def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
+        """Return the first class with the largest score of every row, using at most `scratch_bytes`."""
         return best_codes(
             shard.n_rows,
             self._n_classes,
-            room // 4,
-            lambda lo, hi: self.class_scores(shard, lo, hi, room // 2),
+            scratch_bytes // 4,
+            lambda lo, hi: self.class_scores(shard, lo, hi, scratch_bytes // 2),
         )
 
-    def class_scores(self, shard: Shard, lo: int, hi: int, room: int) -> NDArray[np.float64]:
-        """Return the scores of the classes ``lo`` to ``hi``, in `room` bytes beside two such arrays."""
-        return self._sum(lambda scorer: scorer.class_scores(shard, lo, hi, room), (shard.n_rows, hi - lo))
+    def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
+        """Return the scores of the classes ``lo`` to ``hi``, using `scratch_bytes` and two such arrays."""
+        shape = (shard.n_rows, hi - lo)
+        return self._sum(lambda scorer: scorer.class_scores(shard, lo, hi, scratch_bytes), shape)
 
     def _sum(
         self, scores_of: Callable[[Scorer], NDArray[np.float64]], shape: tuple[int, int]

@@ -13,9 +13,9 @@ from bigmc.kernels.boosting.arguments import Encoding, ScoredTrees
 from bigmc.kernels.boosting.bins import MAX_EDGES, encode_columns, encode_rows
 from bigmc.kernels.boosting.scoring import add_learners
 from bigmc.model.column_reader import column_runs
-from bigmc.model.linear_scoring import ROOM, best_codes
-from bigmc.store.csr import Rows
-from bigmc.store.shard import Shard
+from bigmc.model.linear_scoring import SCRATCH, best_codes
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
 
 #: Bytes of the codes of rows that are scored together.
@@ -70,8 +70,8 @@ class Trees(NamedTuple):
         cut = np.zeros(feature.shape, np.int16)
         edges = [np.unique(threshold[(place == j) & np.isfinite(threshold)]) for j in range(len(features))]
         for j, own in enumerate(edges):
-            here = place == j
-            cut[here] = np.searchsorted(own, threshold[here])
+            same = place == j
+            cut[same] = np.searchsorted(own, threshold[same])
         starts = np.concatenate([[0], np.cumsum([len(own) for own in edges])]).astype(np.int64)
         return cls(
             features,
@@ -187,27 +187,30 @@ class BoostedScorer:
             scores[lo : lo + step] = tile.T
         return scores
 
-    def shard(self, shard: Shard, room: int = ROOM) -> NDArray[np.float64]:
-        """Return the scores of a stored shard, shape (n_rows, n_classes), in `room` bytes beside them."""
-        return np.ascontiguousarray(self.class_scores(shard, 0, self._n_classes, room))
+    def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
+        """Return the scores of a stored shard, shape (n_rows, n_classes).
 
-    def shard_codes(self, shard: Shard, room: int = ROOM) -> NDArray[np.int32]:
-        """Return the first class with the largest score of every row, in `room` bytes for any `n_classes`."""
+        They are computed using at most `scratch_bytes`, excluding the result.
+        """
+        return np.ascontiguousarray(self.class_scores(shard, 0, self._n_classes, scratch_bytes))
+
+    def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
+        """Return the first class with the largest score of every row, using at most `scratch_bytes`."""
         return best_codes(
             shard.n_rows,
             self._n_classes,
-            room // 4,
-            lambda lo, hi: self.class_scores(shard, lo, hi, room // 2),
+            scratch_bytes // 4,
+            lambda lo, hi: self.class_scores(shard, lo, hi, scratch_bytes // 2),
         )
 
-    def class_scores(self, shard: Shard, lo: int, hi: int, room: int) -> NDArray[np.float64]:
-        """Return the scores of the classes ``lo`` to ``hi``; reads the columns asked only."""
+    def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
+        """Return the scores of the classes ``lo`` to ``hi``; reads only the columns that the learners use."""
         if shard.n_features != self._n_features:
             raise DataError(f"the shard has {shard.n_features} features, the model {self._n_features}")
         scores = np.zeros((hi - lo, shard.n_rows))
-        for group in self._groups(max(1, room // 2 // max(shard.n_rows, 1))):
+        for group in self._groups(max(1, scratch_bytes // 2 // max(shard.n_rows, 1))):
             codes = np.empty((max(1, len(group.features)), shard.n_rows), np.uint8)
-            for run in column_runs(shard, group.features, room // 2, 64, self._weighting):
+            for run in column_runs(shard, group.features, scratch_bytes // 2, 64, self._weighting):
                 encode_columns(run.first, run.starts, run.stops, run.rows, run.data, group.encoding, codes)
             self._add(group, codes, lo, scores)
         return scores.T

@@ -15,8 +15,8 @@ def balance_classes(flow: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Find factors that make what flows out of every class flow into it.
 
     With an intercept a dual point must satisfy ``sum_r b_cr = sum_r b_rc`` for its sums over the
-    samples of class c, ``b_cr``. Multiplying them by ``t_c / t_r`` keeps them positive; the ``t`` are
-    found by the cyclic balancing of Osborne, "On pre-conditioning of matrices", J. ACM 7 (1960), in
+    samples of class c, ``b_cr``. Multiplying them by ``t_c / t_r`` keeps them positive; the ``t``
+    are those of the cyclic balancing of Osborne, "On pre-conditioning of matrices", J. ACM 7 (1960), in
     the 1-norm. Flow between strongly connected components cannot come back and is dropped.
 
     Parameters

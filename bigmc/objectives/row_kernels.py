@@ -44,10 +44,10 @@ class RowKernels:
             loss.newton_keeps_scores,
         )
 
-    def room(self, scores: NDArray[np.floating]) -> NDArray[Any]:
-        """Return an array for what `gradient` leaves for `hessian`."""
+    def workspace(self, scores: NDArray[np.floating]) -> NDArray[Any]:
+        """Return an array that `gradient` fills for `hessian`."""
         return np.empty_like(scores) if self.per_class else np.empty(len(scores), np.uint64)
 
     def bytes_per_sample(self, scores: NDArray[np.floating]) -> int:
-        """Return the bytes a sample takes of it."""
+        """Return the bytes of a sample in the workspace."""
         return scores.shape[1] * scores.itemsize if self.per_class else 8

@@ -14,7 +14,7 @@ Columns = str | Sequence[str] | None
 Missing = Literal["refuse", "keep", "fill"]
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
-COLUMNS = ("text", "categorical", "one_hot", "numeric", "dense", "keep")
+COLUMNS = ("text", "categorical", "one_hot", "numeric", "dense", "date", "keep")
 """Options that are names of columns, of which one may be given as it is."""
 
 
@@ -29,6 +29,7 @@ class IngestKeywords(TypedDict, total=False):
     one_hot: Columns
     numeric: Columns
     dense: Columns
+    date: Columns
     keep: Columns
     hash_bits: int | None
     ngrams: tuple[int, int] | None
@@ -89,6 +90,11 @@ class IngestOptions(RawOptions):
     )
     dense: Sequence[str] = option(
         (), "Number kept as a feature of its own; may be repeated.", metavar="COLUMN"
+    )
+    date: Sequence[str] = option(
+        (),
+        "Date or time that becomes numbers: day, month, weekday and hour; may be repeated.",
+        metavar="COLUMN",
     )
     keep: Sequence[str] = option((), "Column copied along with the rows; may be repeated.", metavar="COLUMN")
     hash_bits: int = option(18, "Hash to 2^BITS buckets.", shown="18")

@@ -76,16 +76,16 @@ def _checked_delimiter(given: str) -> str:
     return delimiter
 
 
-def _checked_encoding(given: str) -> str:
+def _checked_encoding(name: str) -> str:
     """Return the usual name of a character encoding."""
     try:
-        found = codecs.lookup(given)
-        "".encode(given)  # refuses codecs of bytes, such as base64
+        codec = codecs.lookup(name)
+        "".encode(name)  # refuses codecs of bytes, such as base64
     except (LookupError, ValueError) as error:
         raise DataError(
-            f"unknown encoding {given!r} ({error})", "name one such as utf-8, latin-1, cp1252 or utf-16"
+            f"unknown encoding {name!r} ({error})", "name one such as utf-8, latin-1, cp1252 or utf-16"
         ) from None
-    return "utf-8" if found.name == "utf-8-sig" else found.name
+    return "utf-8" if codec.name == "utf-8-sig" else codec.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ _BLUE, _ORANGE, _GREEN = "#1d5fa8", "#c4561b", "#2c7d5b"
 #: What a figure counts time in; the first that a history has.
 _TIMES = {"n_passes": "passes over the data", "n_iter": "iterations"}
 
-#: Names for people; a figure that is not here keeps its own.
+#: Names for people; other figures keep their own.
 _NAMES = {
     "objective": "objective",
     "upper": "upper bound",

@@ -24,11 +24,11 @@ Content = str | int
 
 def element(tag: str, *content: Content, **attributes: str | float) -> Markup:
     """Return an element; a trailing ``_`` of an attribute's name is dropped, other ``_`` become ``-``."""
-    given = "".join(
+    settings = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{html.escape(visible(str(value)))}"'
         for name, value in attributes.items()
     )
-    return Markup(f"<{tag}{given}/>" if tag in _EMPTY else f"<{tag}{given}>{join(content)}</{tag}>")
+    return Markup(f"<{tag}{settings}/>" if tag in _EMPTY else f"<{tag}{settings}>{join(content)}</{tag}>")
 
 
 def join(content: Iterable[Content]) -> Markup:

@@ -74,9 +74,9 @@ def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
 
 def _class(label: Any, figures: Mapping[str, Any], confusion: Mapping[str, Any] | None) -> list[Content]:
     shares = [figures[key] for key in ("precision", "recall", "f1")]
-    found = [element("data", f"{share:.3f}", value=repr(share)) for share in shares]
+    scores = [element("data", f"{share:.3f}", value=repr(share)) for share in shares]
     last = [] if confusion is None else [_mistakes(label, confusion)]
-    return [name(label), figure(figures["support"]), *found, *last]
+    return [name(label), figure(figures["support"]), *scores, *last]
 
 
 def _mistakes(label: Any, confusion: Mapping[str, Any]) -> Markup:

@@ -43,7 +43,7 @@ class MemoryCheckpoint:
 
 
 #: Changes when a solver keeps something else: an unfinished run of before cannot be gone on with.
-VERSION = 6
+VERSION = 7
 
 
 def save_run(

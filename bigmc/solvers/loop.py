@@ -101,7 +101,7 @@ class Method(Protocol):
         ...
 
     def certify(self) -> tuple[Certificate, Figures | None]:
-        """Prove how good the state is; `improve` may use what this found.
+        """Bound the optimum from the state; `improve` may use what was computed.
 
         No figures: there is nothing to record yet.
         """

@@ -9,12 +9,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.store.atomic import replacing
-from bigmc.store.layout import CLASSES, ClassesType, damaged
+from bigmc.lazy import LazyModule
+from bigmc.store.files.atomic import replacing
+from bigmc.store.files.layout import CLASSES, ClassesType, damaged
+
+pq = LazyModule("pyarrow.parquet")
 
 _ARROW = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_(), "float": pa.float64()}
 _NUMPY = {"int64": np.int64, "string": np.str_, "bool": np.bool_, "float": np.float64}

@@ -16,15 +16,15 @@ from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import plan_blocks, read_block
 from bigmc.store.classes import ClassLabels, StoredLabels
 from bigmc.store.deviations import BLOCK_BYTES, inverse_deviations
-from bigmc.store.disk_shard import StoredShard
-from bigmc.store.dtypes import common_dtype
-from bigmc.store.label_sets import is_sets
-from bigmc.store.layout import SAMPLE_WEIGHT, canonical_json
-from bigmc.store.memory_shard import MAX_ROWS, memory_shards
+from bigmc.store.files.dtypes import common_dtype
+from bigmc.store.files.layout import SAMPLE_WEIGHT, canonical_json
 from bigmc.store.results import DatasetInfo
 from bigmc.store.row_norms import row_scale
-from bigmc.store.sample_labels import SampleLabels, code_labels, row_column
-from bigmc.store.shard import Shard
+from bigmc.store.shards.disk_shard import StoredShard
+from bigmc.store.shards.label_sets import is_sets
+from bigmc.store.shards.memory_shard import MAX_ROWS, memory_shards
+from bigmc.store.shards.sample_labels import SampleLabels, code_labels, row_column
+from bigmc.store.shards.shard import Shard
 from bigmc.store.snapshot import Ingest, Stored, open_stored, reopen
 from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
@@ -90,7 +90,7 @@ class Dataset:
     def open(cls, dataset: Path | str | Dataset) -> Dataset:
         """Open a dataset on disk, or at an address such as ``s3://bucket/name``; an open one is returned.
 
-        Its shards are looked at, and brought here if they are elsewhere, when they are first read.
+        A shard is checked when it is first read; one in an object store is first copied to this machine.
 
         Raises
         ------

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.store.shard import Shard
+from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
 
 

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, file_entry, write_atomic
 from bigmc.store.block import INDEX_BYTES, OFFSET_BYTES, stream_blocks
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
-from bigmc.store.disk_shard import open_shard
-from bigmc.store.layout import (
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, file_entry, write_atomic
+from bigmc.store.files.layout import (
     CLASSES,
     FORMAT_VERSION,
     MANIFEST,
@@ -28,10 +27,11 @@ from bigmc.store.layout import (
     Manifest,
     ShardEntry,
 )
+from bigmc.store.shards.disk_shard import open_shard
+from bigmc.store.shards.zarr_chunks import ArrayWriter, ByteCounter
+from bigmc.store.shards.zarr_groups import write_group
 from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
-from bigmc.store.zarr_chunks import ArrayWriter, ByteCounter
-from bigmc.store.zarr_groups import write_group
 
 #: Splits name folders under statistics/.
 _SPLIT_NAME = re.compile(r"[\w-]+")
@@ -69,7 +69,7 @@ def finish_dataset(
     classes : array of shape (n_classes,)
         Original label of each code: integers, strings, booleans or floats.
     features, provenance : dict
-        For JSON; see `bigmc.store.layout.Manifest`.
+        For JSON; see `bigmc.store.files.layout.Manifest`.
     rows_in, rows_quarantined : int
         Rows the sources held and rows set aside.
     signature : str, optional

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.csc import add_row_squares
 from bigmc.store.protocols import ColumnStore
-from bigmc.store.sample_labels import row_column
+from bigmc.store.shards.sample_labels import row_column
 
 #: Entries and features read at once; a column of a shard has at most 65,536 entries.
 PIECE_ENTRIES = 1 << 20

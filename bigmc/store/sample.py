@@ -14,9 +14,9 @@ from bigmc.errors import DataError
 from bigmc.kernels.csc import append_columns, select_rows
 from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import GROUP_HASH
-from bigmc.store.memory_shard import MAX_ROWS, MemoryShard
-from bigmc.store.shard import Shard
+from bigmc.store.files.layout import GROUP_HASH
+from bigmc.store.shards.memory_shard import MAX_ROWS, MemoryShard
+from bigmc.store.shards.shard import Shard
 
 _COLUMNS = ["label", "row_id", "norm", "entries"]
 #: Entries and features decoded at once.

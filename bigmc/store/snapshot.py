@@ -20,15 +20,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import StoreError
-from bigmc.store.atomic import sha256
 from bigmc.store.classes import StoredLabels
-from bigmc.store.disk_shard import StoredShard, open_shard
-from bigmc.store.file_checks import check_file, check_sizes
-from bigmc.store.layout import APPENDS, CLASSES, GROUP, MANIFEST, STATISTICS, Manifest, damaged, read_manifest
-from bigmc.store.object_store import Origin, find, is_remote, seek
-from bigmc.store.shard import Shard
+from bigmc.store.files.atomic import sha256
+from bigmc.store.files.file_checks import check_file, check_sizes
+from bigmc.store.files.layout import (
+    APPENDS,
+    CLASSES,
+    GROUP,
+    MANIFEST,
+    STATISTICS,
+    Manifest,
+    damaged,
+    read_manifest,
+)
+from bigmc.store.files.object_store import Origin, find, is_remote, seek
+from bigmc.store.shards.disk_shard import StoredShard, open_shard
+from bigmc.store.shards.shard import Shard
+from bigmc.store.shards.zarr_chunks import ArrayReader, ByteCounter
 from bigmc.store.statistics import read_statistic
-from bigmc.store.zarr_chunks import ArrayReader, ByteCounter
 
 #: Files of up to so many bytes are compared with their SHA-256 when a dataset is opened.
 _SMALL = 1 << 20

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_class_statistics
 from bigmc.store.block import Block
-from bigmc.store.zarr_chunks import ArrayReader
+from bigmc.store.shards.zarr_chunks import ArrayReader
 
 _Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 

@@ -20,11 +20,11 @@ from bigmc.engine import EngineLike, opened
 from bigmc.errors import DataError
 from bigmc.estimators import SparseClassifier
 from bigmc.inference.explain import Explanation
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
-from bigmc.ingestion.splits import row_fractions
-from bigmc.store.csr import Rows
+from bigmc.ingestion.writing.splits import row_fractions
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.best_model import best_model
 from bigmc.training.pilot import PILOT_ROWS, PilotRows, choose_for_texts
@@ -129,8 +129,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every class, shape (n_samples, n_classes)."""
         check_is_fitted(self)
-        found: NDArray[np.float64] = self.classifier_.predict_proba(_texts(X))
-        return found
+        probabilities: NDArray[np.float64] = self.classifier_.predict_proba(_texts(X))
+        return probabilities
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of each text: of every class, or for two classes the second's lead."""

@@ -131,12 +131,12 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
         matrix.has_canonical_format = True
         if self.binary:
             matrix.data.fill(1)
-        found = _like_scikit_learn(matrix)
+        weighted = _like_scikit_learn(matrix)
         scale = _NORMALIZERS.get(self.norm) if matrix.dtype.kind == "f" else None
         if scale is not None:
-            scale(found)  # without the checks of `normalize`, which take as long as the division
-            return found
-        return found if self.norm is None else normalize(found, norm=self.norm, copy=False)
+            scale(weighted)  # without the checks of `normalize`, which take as long as the division
+            return weighted
+        return weighted if self.norm is None else normalize(weighted, norm=self.norm, copy=False)
 
     def _keeps_names(self) -> bool:
         return bool(self.keep_names)

@@ -21,7 +21,7 @@ from bigmc.options.learners import BoostOptions
 from bigmc.solvers.boosting import is_sparse, keeps_codes
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, is_mixed, is_table
 from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD
@@ -152,7 +152,7 @@ class _Ladder:
     @cached_property
     def first(self) -> Boosting:
         """The best of the first rounds, by log loss: few rows tell more by it than by errors."""
-        return min(self._tried(ROUNDS), key=lambda found: found.trial.log_loss)
+        return min(self._tried(ROUNDS), key=lambda tried: tried.trial.log_loss)
 
     def better(self, other: _Ladder) -> _Ladder:
         """Return the better of two by their first rounds."""
@@ -161,7 +161,7 @@ class _Ladder:
 
     def probe(self, rounds: Sequence[int]) -> float:
         """Return the least log loss of some numbers of rounds on the rows of the first fold."""
-        return min(found.trial.log_loss for found in self._tried(rounds, FIRST_FOLD))
+        return min(tried.trial.log_loss for tried in self._tried(rounds, FIRST_FOLD))
 
     def climb(self) -> Boosting:
         """Return the best of the first and of more rounds, as long as those gain and there is time."""
@@ -214,7 +214,7 @@ class _Ladder:
             )
             write_work_file(file, [asdict(trial) for trial in trials])
         asked = [replace(self._options, n_rounds=n) for n in rounds]
-        return [Boosting(*found, self) for found in zip(asked, trials, strict=True)]
+        return [Boosting(*pair, self) for pair in zip(asked, trials, strict=True)]
 
 
 def _is_worth_it(before: float, after: float) -> bool:

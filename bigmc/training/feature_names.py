@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bigmc.ingestion.hashing.feature_names import add_up
+from bigmc.lazy import LazyModule
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import damaged
+from bigmc.store.files.layout import damaged
+
+pq = LazyModule("pyarrow.parquet")
 
 NAMES_PER_FEATURE = 8
 """Most names of a feature that a model gets; fewer where memory is short."""
@@ -37,7 +38,11 @@ def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int
     if not most:
         return None
     table = pa.Table.from_batches(pieces, schema)
-    return table if len(files) == 1 else add_up(table)
+    if len(files) == 1:
+        return table
+    from bigmc.ingestion.hashing.feature_names import add_up  # which brings the kernels of hashing along
+
+    return add_up(table)
 
 
 def _name_batches(path: Path) -> Iterator[pa.RecordBatch]:

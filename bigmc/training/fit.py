@@ -16,22 +16,22 @@ from typing import Any, cast
 import numpy as np
 
 from bigmc.engine import Engine, Resources
+from bigmc.engine.processes import trim
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
-from bigmc.ingestion.memory import trim
 from bigmc.learners import learner_of
 from bigmc.model import Model, SumModel, load_model
 from bigmc.model.archive import QUICK_DEFLATION
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
-from bigmc.store import disk
-from bigmc.store.atomic import exclusive
-from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import exclusive
+from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.store.sample import draw_rows
-from bigmc.store.work_file import read_work_file, write_work_file
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
 from bigmc.training.boosting import Boosting, choose_boosting, is_for_boosting
 from bigmc.training.feature_names import feature_names

@@ -75,5 +75,5 @@ def _best_of_each(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> N
     best = np.argmax(np.where(last, f1, -1.0), axis=0)  # equal scores are all above, or none is
     columns = np.arange(scores.shape[1])
     below = np.append(ordered, ordered[-1:] - 2.0, axis=0)[best + 1, columns]
-    found: NDArray[np.float64] = 0.5 * (ordered[best, columns] + below)
-    return found
+    thresholds: NDArray[np.float64] = 0.5 * (ordered[best, columns] + below)
+    return thresholds

@@ -16,9 +16,9 @@ from bigmc.errors import BigmcError
 from bigmc.learners import learner_of
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.learners import LearnerOptions, learner_options
-from bigmc.store.atomic import sha256
 from bigmc.store.dataset import Dataset
-from bigmc.store.outputs import IfExists
+from bigmc.store.files.atomic import sha256
+from bigmc.store.files.outputs import IfExists
 from bigmc.store.sample import draw_groups
 
 VALID = "valid"

@@ -15,22 +15,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import scipy
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
-from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.ingestion.splits import group_hashes, row_fractions
+from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.writing.splits import group_hashes, row_fractions
+from bigmc.lazy import LazyModule
 from bigmc.options.raw import FileOptions
-from bigmc.store.csr import Rows
+from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.csr import Rows
 from bigmc.training.folds import FEW_ROWS
 from bigmc.training.trials import WEIGHTINGS, Candidate
 from bigmc.training.validation import Limits, Validation
+
+pc = LazyModule("pyarrow.compute")
 
 ROUNDS = (2_000, 8_000, 32_000)
 """Rows that the choices are tried on, one round after the other."""
@@ -42,8 +45,8 @@ FURTHEST = 16
 """Times the rows of the last round to which a learning curve is continued, at most."""
 BEHIND = 3.0
 """Standard errors behind the best one at which a choice leaves."""
-_BYTES_PER_ENTRY = 48
-"""Of memory that a trial takes."""
+_BYTES_PER_ENTRY, _BYTES_PER_DUAL = 48, 12
+"""Of memory that a trial takes; of a row, for every class."""
 LONG_TEXT = 200
 """Characters of a text, on average, from which on its characters say no more than its words and cost more."""
 FEW_CHARACTERS = 1_000_000
@@ -51,6 +54,9 @@ FEW_CHARACTERS = 1_000_000
 comments in Slovenian were right in 68.8 % of the held-out rows with pieces of words, in 62.5 with words."""
 MANY_ROWS, MANY_CLASSES = 20_000, 64
 """With more rows, and fewer classes, features are hashed into more buckets."""
+WEIGHT_SHARE, FEWEST_BITS = 0.7, 12
+"""Share of the memory limit for the weights of all buckets, which are 2 to the power of this number at least:
+fewer tell texts apart too badly."""
 _SEED = 0x9170
 
 
@@ -179,6 +185,12 @@ def choose_hashing(
     return choose_for_texts(sample, n_rows, memory, bits)
 
 
+def most_bits(memory: int, n_classes: int) -> int:
+    """Return into how many buckets texts may be hashed: weights of all of them take a share of memory."""
+    most = WEIGHT_SHARE * memory / DualDescent.memory_of_feature(n_classes)
+    return max(FEWEST_BITS, int(math.log2(max(most, 1.0))))
+
+
 def _complete(table: pa.Table, text: Sequence[str]) -> pa.Table:
     """Return the rows that have a label, missing texts as empty ones."""
     for name in text:
@@ -194,6 +206,7 @@ def choose_for_texts(sample: PilotRows, n_rows: int, memory: int, bits: int | No
         return None
     if bits is None:
         bits = 20 if n_rows > MANY_ROWS and n_classes <= MANY_CLASSES else 18
+        bits = min(bits, most_bits(memory, n_classes))
     length = sum(pc.mean(pc.utf8_length(column)).as_py() for column in sample.texts.columns)
     costly = length > LONG_TEXT and length * sample.texts.num_rows > FEW_CHARACTERS
     choices = CHOICES if costly else CHOICES + CHARACTER_CHOICES
@@ -236,7 +249,9 @@ class _Trials:
         """Return the number of rows to try next: at most `most`, and few enough for work and memory."""
         entries = max((self._entries.get(choice, 1.0) for choice in choices), default=1.0)
         by_work = PILOT_WORK / (entries * self._n_classes)
-        by_memory = self._memory / (2 * _BYTES_PER_ENTRY * entries)
+        weights = DualDescent.memory_of_feature(self._n_classes) << self._bits
+        left = max(self._memory - weights, self._memory // 4)
+        by_memory = left / (2 * _BYTES_PER_ENTRY * entries + _BYTES_PER_DUAL * self._n_classes)
         return min(most, len(self._labels), max(int(min(by_work, by_memory)), ROUNDS[0]))
 
     def trial(self, choice: Hashing, n_tried: int) -> Point:

@@ -95,7 +95,7 @@ class Measured(TypedDict):
 
 
 class FitResult(Measured):
-    """What a fit found; `bigmc.api.fit` describes it."""
+    """The result of a fit; `bigmc.api.fit` describes it."""
 
     model: str
     learner: str

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.ingestion.memory import trim
+from bigmc.engine.processes import trim
 from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.training.trials import Candidate, weighted

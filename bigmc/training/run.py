@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 from bigmc import budget
 from bigmc.engine import Engine, Resources
+from bigmc.engine.processes import prompt_release
 from bigmc.errors import BigmcError, ModelError
-from bigmc.ingestion.memory import prompt_release
 from bigmc.learners import Learner, learner_of
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive, replacing
-from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.npy import read_npy
-from bigmc.store.outputs import IfExists
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, exclusive, replacing
+from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.npy import read_npy
+from bigmc.store.files.outputs import IfExists
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.feature_names import feature_names
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult

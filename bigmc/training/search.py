@@ -17,7 +17,7 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.trials import Candidate, Course, Size, Trial, better, weightings_of
 from bigmc.training.validation import Limits, Validation
@@ -103,19 +103,19 @@ class Search:
         return Course(tuple(self._trials), best, self.validation.n_rows, self.validation.n_held_out, ended)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
-        """Return what fewer features reach, all first; nothing where dual coordinates do not apply."""
+        """Return the quality by number of features, all first; none where dual coordinates do not apply."""
         if not self.validation.solves_by_duals(candidate):
             return ()
         file = None if self._folder is None else self._folder / "sizes.json"
         if file is not None and file.exists():
             return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
-        found = self.validation.sizes(candidate)
+        sizes = self.validation.sizes(candidate)
         if self.validation.cross_validates:  # all rows say more of probabilities than one fold
             calibration = self.trial_of(candidate).calibration
-            found = tuple(replace(size, calibration=calibration) for size in found)
+            sizes = tuple(replace(size, calibration=calibration) for size in sizes)
         if file is not None:
-            write_work_file(file, [asdict(size) for size in found])
-        return found
+            write_work_file(file, [asdict(size) for size in sizes])
+        return sizes
 
     def _weighting(self, best: Trial) -> Trial:
         scale = self.validation.sample.column_scale() if best.candidate.weighting == "scaled" else None

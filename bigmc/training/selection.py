@@ -27,14 +27,14 @@ from bigmc.options.inference import EvaluateOptions
 from bigmc.options.learners import SparseOptions, learner_options
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import largest_alpha
-from bigmc.store import disk
-from bigmc.store.atomic import PARTIAL, exclusive, replacing, sha256, write_atomic
 from bigmc.store.dataset import Dataset
-from bigmc.store.object_store import local_file, read_file
-from bigmc.store.outputs import IfExists, Output
-from bigmc.store.receipt import Receipt
-from bigmc.store.untrusted import parse_json
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, exclusive, replacing, sha256, write_atomic
+from bigmc.store.files.object_store import local_file, read_file
+from bigmc.store.files.outputs import IfExists, Output
+from bigmc.store.files.receipt import Receipt
+from bigmc.store.files.untrusted import parse_json
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import train
@@ -68,15 +68,15 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
     asked = {"dataset": data.identity, **options.fingerprint()}
     asked = json.loads(json.dumps(asked))
     work = to / WORK
-    found = _finished(to, asked)
-    if found is None:
+    result = _finished(to, asked)
+    if result is None:
         _refuse_foreign(to)
         _others(to, asked, options.if_exists)
         with exclusive(work / LOCK):
-            found = _finished(to, asked) or _make_path(data, to, options, resources, asked)
+            result = _finished(to, asked) or _make_path(data, to, options, resources, asked)
     for leftover in (*to.glob("*.model.wip"), work):  # a power cut may have brought back what was removed
         disk.try_clear(leftover)
-    return {**found, "best_model": str(to / BEST)}
+    return {**result, "best_model": str(to / BEST)}
 
 
 def _make_path(
@@ -209,13 +209,13 @@ def _digest(row: Mapping[str, object]) -> str:
 def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
     """Return the result of the same path, if it is there; how long it took is not recorded."""
     try:
-        found = dict(parse_json((to / TABLE).read_bytes()))
-        digest = found.pop("sha256", None)  # there was none before
-        if found["asked"] != asked or digest not in (None, _digest(found)):
+        saved = dict(parse_json((to / TABLE).read_bytes()))
+        digest = saved.pop("sha256", None)  # there was none before
+        if saved["asked"] != asked or digest not in (None, _digest(saved)):
             return None
-        rows = [{**row, "seconds": None} for row in found["table"]]
-        best = {**found["best"], "seconds": None}
-        return cast(PathResult, {**found, "table": rows, "best": best})
+        rows = [{**row, "seconds": None} for row in saved["table"]]
+        best = {**saved["best"], "seconds": None}
+        return cast(PathResult, {**saved, "table": rows, "best": best})
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
@@ -301,9 +301,9 @@ def _evaluation(path: str | Path) -> EvaluatedModel:
     if content is None:
         raise DataError(f"there is no evaluation at {path}", "make it with bigmc evaluate --to")
     try:
-        found = json.loads(content)
-        figures = {name: found[name] for name in FIGURES if name in found or name != _OF_SETS}
-        row = {name: found[name] for name in EVALUATED}
+        evaluation = json.loads(content)
+        figures = {name: evaluation[name] for name in FIGURES if name in evaluation or name != _OF_SETS}
+        row = {name: evaluation[name] for name in EVALUATED}
         if not (isinstance(row["model"], str) and all(isinstance(f, float) for f in figures.values())):
             raise TypeError
         return cast(EvaluatedModel, figures | row)

@@ -93,17 +93,17 @@ def size_curve(
     whole = _descended(rows.samples, rows.weights, ridge, engine, start=start)
     n_used = len(whole.features)
     ordered, start = by_norm(whole), Duals(whole.duals())
-    found = [Size.of(n_used, n_used, _verdict(whole, rows))]
+    sizes = [Size.of(n_used, n_used, _verdict(whole, rows))]
     del whole  # before the memory for the next one is taken
     for n in _numbers(n_used, most):
-        if found[-1].quality < found[0].quality - HOPELESS and len(found) > 1:
+        if sizes[-1].quality < sizes[0].quality - HOPELESS and len(sizes) > 1:
             break
         features = np.sort(ordered[:n])
         samples = with_shared_scale(rows.samples, features)
         smaller = _descended(samples, rows.weights, ridge, engine, features, start)
         start = Duals(smaller.duals())
-        found.append(Size.of(n, n_used, _verdict(smaller, rows)))
-    return tuple(found)
+        sizes.append(Size.of(n, n_used, _verdict(smaller, rows)))
+    return tuple(sizes)
 
 
 def _numbers(n_used: int, most: int | None) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from bigmc.store.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.boosting import Boosting
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Course, Trial
@@ -68,8 +68,8 @@ def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> 
         if not search.has_time(course.best.seconds):
             return None
         write_work_file(file, _added_up(search, course.best, boosting))
-    found = read_work_file(file, folder)
-    return Sum(tuple(found["weights"]), Trial.from_dict(found["trial"]), found["gain"])
+    fields = read_work_file(file, folder)
+    return Sum(tuple(fields["weights"]), Trial.from_dict(fields["trial"]), fields["gain"])
 
 
 def _added_up(search: Search, linear: Trial, boosting: Boosting) -> dict[str, Any]:
@@ -125,5 +125,5 @@ def choose_weights(
         return float(value.mean()), np.asarray((expected - right).mean(axis=1))
 
     bounds = [(0.0, None)] * len(parts)
-    found = minimize(log_loss, np.ones(len(parts)), jac=True, method="L-BFGS-B", bounds=bounds)
-    return tuple(float(weight / unit) for weight, unit in zip(found.x, spread, strict=True))
+    minimum = minimize(log_loss, np.ones(len(parts)), jac=True, method="L-BFGS-B", bounds=bounds)
+    return tuple(float(weight / unit) for weight, unit in zip(minimum.x, spread, strict=True))

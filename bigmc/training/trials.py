@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bigmc.model.calibration import Calibration
 from bigmc.model.fit_calibration import fit_shares, fit_sigmoid
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import pairs_of
+from bigmc.store.shards.label_sets import pairs_of
 from bigmc.store.weighting import Weighting
 from bigmc.training.label_thresholds import Threshold, Thresholds, choose_threshold
 
@@ -95,21 +95,23 @@ def weightings_of(dataset: Dataset) -> Mapping[str, Weighting]:
 def is_table(dataset: Dataset) -> bool:
     """Return whether the features are columns of numbers, which boosting is for."""
     features = dataset.features
-    own = features.get("dense") or features.get("one_hot") or features.get("n_own")
+    own = any(features.get(kind) for kind in ("dense", "dates", "one_hot", "n_own"))
     return not features.get("hasher") and bool(own)
 
 
 def is_mixed(dataset: Dataset) -> bool:
     """Return whether numbers or categories are there beside hashed features."""
     features = dataset.features
-    kinds = ("dense", "categorical", "numeric", "one_hot")
+    kinds = ("dense", "dates", "categorical", "numeric", "one_hot")
     return bool(features.get("hasher")) and any(features.get(kind) for kind in kinds)
 
 
 def _is_of_texts(dataset: Dataset) -> bool:
     features = dataset.features
     standard = features.get("filling") and features["filling"]["deviations"]
-    return bool(features.get("text")) and bool(standard or not features.get("dense"))
+    return bool(features.get("text")) and bool(
+        standard or not (features.get("dense") or features.get("dates"))
+    )
 
 
 @dataclass(frozen=True)

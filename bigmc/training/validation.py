@@ -35,6 +35,9 @@ SAMPLE_WORK = 200_000_000
 """Non-zeros of these rows times classes, at most."""
 FEWEST_ROWS = 5_000
 """Rows that the search reads in any case."""
+SAMPLE_SHARE, TRIAL_SHARE, SMALLER, FEWEST_IN_LITTLE_MEMORY = 0.25, 0.8, 0.7, 2_000
+"""Shares of the memory limit for these rows, and for them and trials by dual coordinates together; factor of
+their number while that does not fit, down to so many rows."""
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
 """Share of the sample that validates, and the most rows."""
 FEW_VALUES = 500_000
@@ -114,7 +117,13 @@ class Validation:
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
         share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
+        sampled = dataset.nnz * (2 + dataset.dtype.itemsize)
+        fewest = FEWEST_IN_LITTLE_MEMORY / dataset.n_samples
+        share = min(share, max(SAMPLE_SHARE * limits.memory / max(sampled, 1), fewest))
         self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
+        while self._is_too_large():
+            share *= SMALLER
+            self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
         # Threads that take turns at small parts cost more than they bring.
         few = self.sample.nnz <= FEW_VALUES and engine.shares_memory
         self._engine = engine = engine.at_most(1) if few else engine
@@ -133,6 +142,17 @@ class Validation:
             )
         self._truth = Truth.of(valid, thresholds)
         self._places = np.concatenate([fold.places for fold in self._folds])
+
+    def _is_too_large(self) -> bool:
+        """Return whether fewer rows would make dual coordinates fit into memory."""
+        if not self._has_many_features or self.sample.n_samples * SMALLER < FEWEST_IN_LITTLE_MEMORY:
+            return False
+        sampled = self.sample.nnz * (2 + self.sample.dtype.itemsize)
+        return Ridges.memory(self.sample) + sampled > TRIAL_SHARE * self._limits.memory
+
+    @property
+    def _has_many_features(self) -> bool:
+        return int(np.count_nonzero(self.sample.column_nnz())) >= _MANY_FEATURES
 
     @property
     def n_rows(self) -> int:
@@ -159,8 +179,7 @@ class Validation:
         """Whether ridge models alone are tried, by dual coordinates, because features are many."""
         if self._limits.max_features is not None:  # `Fit` has seen to it that they fit
             return True
-        many = int(np.count_nonzero(self.sample.column_nnz())) >= _MANY_FEATURES
-        return many and Ridges.memory(self.sample) <= self._limits.memory
+        return self._has_many_features and Ridges.memory(self.sample) <= self._limits.memory
 
     def solves_by_duals(self, candidate: Candidate) -> bool:
         """Return whether dual coordinates solve a candidate."""

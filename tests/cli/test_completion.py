@@ -20,12 +20,28 @@ def asked(**variables) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("words", "found"), [("train m", "mrc"), ("predict m.model x --sco", "--scores")])
-def test_words_are_completed(words, found):
-    number = str(len(words.split()))
-    line = {"COMP_WORDS": f"bigmc {words}", "COMP_CWORD": number}
-    assert asked(_BIGMC_COMPLETE="complete_bash", **line).split() == [found]
+def completed(words: str, last: str = "") -> list[str]:
+    """Return the kinds and words that the shell is told for a line, whose last word is unfinished."""
+    line = {"COMP_WORDS": f"bigmc {words} {last}", "COMP_CWORD": str(len(words.split()) + 1)}
+    return asked(_BIGMC_COMPLETE="bash_complete", **line).split()
 
 
-def test_the_script_for_a_shell_is_shown():
-    assert "complete -o default -F _bigmc_completion bigmc" in asked(_BIGMC_COMPLETE="source_bash")
+@pytest.mark.parametrize(
+    ("words", "last", "found"),
+    [
+        ("", "pred", ["plain,predict"]),
+        ("train", "m", ["plain,mrc"]),
+        ("predict m.model x", "--sco", ["plain,--scores"]),
+        ("publish e.json --by", "mic", ["plain,micro_f1"]),
+        ("predict m.mo", "", ["file,"]),
+        ("train sparse data.bigmc --to", "m", ["file,m"]),
+    ],
+)
+def test_words_are_completed(words, last, found):
+    assert completed(words, last) == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_is_shown(shell):
+    script = asked(_BIGMC_COMPLETE=f"{shell}_source")
+    assert f"_BIGMC_COMPLETE={shell}_complete" in script

@@ -18,9 +18,9 @@ from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError
 from bigmc.inference import journal, raw_input
-from bigmc.store import disk
-from bigmc.store.atomic import exclusive
-from bigmc.store.outputs import Output
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import exclusive
+from bigmc.store.files.outputs import Output
 
 MINE = b"a file of the user"
 PREDICT = "predict m.model in.jsonl --to"

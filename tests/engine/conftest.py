@@ -92,7 +92,8 @@ def counts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("counts") / "x.bigmc"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "bigmc.ingestion.shard_placement.plan_merges", lambda shards: [[i] for i in range(len(shards))]
+            "bigmc.ingestion.writing.shard_placement.plan_merges",
+            lambda shards: [[i] for i in range(len(shards))],
         )
         patch.setattr("bigmc.ingestion.job.SMALLEST_PART", 1 << 12)
         patch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 2000)

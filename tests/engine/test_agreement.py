@@ -14,7 +14,7 @@ import pytest
 import bigmc
 from bigmc import cli
 from bigmc.engine import ThreadEngine
-from bigmc.store.merge import plan_merges
+from bigmc.store.shards.merge import plan_merges
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def group_few(entries):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("bigmc.ingestion.shard_placement.plan_merges", group_few)
+    monkeypatch.setattr("bigmc.ingestion.writing.shard_placement.plan_merges", group_few)
     for module in ("bigmc.ingestion.job", "bigmc.inference.raw_input"):
         monkeypatch.setattr(f"{module}.SMALLEST_PART", 1 << 12)
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 45)

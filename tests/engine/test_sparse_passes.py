@@ -15,7 +15,8 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_pass_over_the_shards_gives_the_same_bits(engine_of, tmp_path, monkeypatch, weighted):
     monkeypatch.setattr(
-        "bigmc.ingestion.shard_placement.plan_merges", lambda entries: [[i] for i in range(len(entries))]
+        "bigmc.ingestion.writing.shard_placement.plan_merges",
+        lambda entries: [[i] for i in range(len(entries))],
     )
     monkeypatch.setattr("bigmc.ingestion.job.SMALLEST_PART", 1 << 12)
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 100)

@@ -4,11 +4,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
+from click.testing import CliRunner
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
-from typer.testing import CliRunner
 
 import bigmc
 from bigmc.cli import app

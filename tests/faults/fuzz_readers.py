@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import DataError
-from bigmc.ingestion.sources import ReadHints, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
 from faults.trials import Outcome
 
 LETTERS = [*"abz019 ,;:.\"'{}[]\\/#+-eE_\t\n\réß😀\u2028\x00\ufeff", "\r\n"]

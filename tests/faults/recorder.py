@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bigmc.store import disk
+from bigmc.store.files import disk
 
 
 @dataclass(frozen=True)

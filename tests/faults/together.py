@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from bigmc.errors import BusyError
-from bigmc.store import disk
-from bigmc.store.atomic import exclusive
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import exclusive
 from faults.commands import COMMANDS, Command
 from faults.damage import dataset_digest
 from faults.recorder import contents
@@ -125,7 +125,7 @@ def read_while_appending(inputs: Path, work: Path) -> Outcome:
 
 def read_while_publishing(inputs: Path, work: Path) -> Outcome:
     """Read a public model while it is replaced again and again: it is always one of the two, whole."""
-    from bigmc.store.atomic import write_atomic
+    from bigmc.store.files.atomic import write_atomic
 
     outcome = Outcome("reader beside publish", "together")
     versions = [(inputs / name).read_bytes() for name in ("s.model", "b.model")]
@@ -165,7 +165,7 @@ def dead_locks(work: Path) -> Outcome:
 
 def leftovers_of_the_living(work: Path) -> Outcome:
     """A second writer of a file does not remove what the first, alive, is writing aside."""
-    from bigmc.store.atomic import replacing, write_atomic
+    from bigmc.store.files.atomic import replacing, write_atomic
 
     outcome = Outcome("two writers of one file", "together", 1, 1)
     folder = work / "writers"
@@ -181,7 +181,7 @@ def leftovers_of_the_living(work: Path) -> Outcome:
 def in_object_store(call: str, inputs: Path, work: Path, url: str) -> Outcome:
     """Kill an ingest into an object store at its first calls of a kind, lose answers, and run it again."""
     from bigmc import api
-    from bigmc.store.object_store import Address
+    from bigmc.store.files.object_store import Address
     from faults.commands import TEXT
 
     outcome = Outcome("ingest into S3", "object store")
@@ -331,7 +331,7 @@ def _with_moto(trial: Callable[[Path, Path, str], Outcome], inputs: Path, work: 
         from moto.server import ThreadedMotoServer
     except ImportError:
         return Outcome("S3 is left out: moto or s3fs is not installed", "object store")
-    from bigmc.store.object_store import Address
+    from bigmc.store.files.object_store import Address
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigmc.errors import BigmcError
-from bigmc.store.disk import SystemCalls
+from bigmc.store.files.disk import SystemCalls
 from faults import crash
 from faults.commands import Command, result
 from faults.recorder import CHANGES, SHORT, Call, Failing, FullDisk, Recorder, instead

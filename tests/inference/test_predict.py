@@ -16,7 +16,7 @@ from bigmc.inference.raw_input import RawInput
 from bigmc.model import LinearModel, ModelSource
 from bigmc.options.inference import EvaluateOptions, PredictOptions
 from bigmc.store.dataset import Dataset
-from bigmc.store.outputs import IfExists, Output
+from bigmc.store.files.outputs import IfExists, Output
 
 N_CLASSES = 40
 

@@ -7,7 +7,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 import bigmc
 from bigmc.inference.samples import SampleReader
 from bigmc.inference.text_scores import score_batches
-from bigmc.ingestion.features import FeatureSpec
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.model.linear import LinearModel
 from bigmc.model.rounding import multiples_of, steps_of, weights_of

@@ -15,8 +15,8 @@ from bigmc.inference.labelled import LabelledDataset
 from bigmc.inference.unfinished import SavedSums
 from bigmc.model import LinearModel
 from bigmc.options.inference import EvaluateOptions
-from bigmc.store.atomic import exclusive
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.atomic import exclusive
 
 RNG = np.random.default_rng(0)
 X = scipy.sparse.random_array((200, 30), density=0.3, rng=RNG).tocsr()

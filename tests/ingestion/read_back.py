@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import zarr
 
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import read_manifest, shard_folder
+from bigmc.store.files.layout import read_manifest, shard_folder
 
 
 def read_back(dataset: Dataset, split: str | None = None) -> tuple[sp.csr_array, pa.Table]:

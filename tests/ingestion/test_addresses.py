@@ -23,8 +23,8 @@ import pytest
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
-from bigmc.ingestion import remote_file
-from bigmc.ingestion.sources import expand_sources
+from bigmc.ingestion.parts.scan import expand_sources
+from bigmc.ingestion.sources import remote_file
 
 pytest.importorskip("s3fs", reason="s3fs is not installed: pip install 'bigmc[s3]'")
 moto = pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")

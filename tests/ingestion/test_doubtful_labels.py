@@ -1,11 +1,11 @@
 """Labels that may not have been meant are told, and stay classes of their own."""
 
 import numpy as np
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from bigmc.api import open_dataset
 from bigmc.cli.program import app
-from bigmc.ingestion.doubtful_labels import doubts_about_labels
+from bigmc.ingestion.columns.doubtful_labels import doubts_about_labels
 
 
 def test_usual_labels_are_not_doubted():

@@ -7,9 +7,9 @@ import pytest
 from sklearn.feature_extraction import FeatureHasher
 
 from bigmc.errors import DataError
-from bigmc.ingestion.features import FeatureSpec, add_rows
+from bigmc.ingestion.columns.features import FeatureSpec, add_rows
 from bigmc.ingestion.hashing.hasher import TextHasher
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 
 def batch(**columns) -> pa.RecordBatch:

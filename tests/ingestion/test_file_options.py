@@ -17,7 +17,7 @@ import bigmc
 from bigmc.api import ingest, predict, train
 from bigmc.errors import DataError
 from bigmc.ingestion.job import Job
-from bigmc.ingestion.sources import (
+from bigmc.ingestion.parts.scan import (
     Part,
     ReadHints,
     ReadRequest,
@@ -216,8 +216,8 @@ def test_weights_that_are_none(tmp_path):
 
 def test_encoded_streams_are_read_without_being_held(tmp_path):
     """Memory of decoding does not grow with the file: it is read in pieces through a small buffer."""
-    from bigmc.ingestion.dialect import Dialect
-    from bigmc.ingestion.source import Source, open_text
+    from bigmc.ingestion.sources.dialect import Dialect
+    from bigmc.ingestion.sources.source import Source, open_text
 
     path = Path(tmp_path / "a.txt")
     path.write_text("ä" * 300_000, encoding="utf-16")

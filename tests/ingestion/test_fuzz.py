@@ -9,8 +9,8 @@ import pytest
 from faults import fuzz_readers
 
 from bigmc.errors import DataError
+from bigmc.ingestion.parts.scan import expand_sources, schema
 from bigmc.ingestion.readers import footers
-from bigmc.ingestion.sources import expand_sources, schema
 
 pytestmark = pytest.mark.slow
 

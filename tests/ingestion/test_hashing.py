@@ -20,7 +20,7 @@ from bigmc.ingestion.hashing.categories import categories_of, hash_categories
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.ingestion.hashing.unicode import case_kept_table, lower_table
 from bigmc.kernels.hashing import folding, words
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 ANALYZERS = ["word", "char", "char_wb"]
 RANGES = [(1, 1), (1, 2), (2, 5), (3, 3)]

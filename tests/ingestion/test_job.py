@@ -20,9 +20,9 @@ from sklearn.preprocessing import normalize
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion import job as job_module
-from bigmc.ingestion import shard_placement
+from bigmc.ingestion.writing import shard_placement
 from bigmc.store.block import read_block
-from bigmc.store.layout import read_manifest
+from bigmc.store.files.layout import read_manifest
 from bigmc.store.verify import verify
 
 N = 700

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from bigmc.errors import DataError
-from bigmc.ingestion.labels import LabelCoder, LabelTypes, find_missing, merge_classes, recode
+from bigmc.ingestion.columns.labels import LabelCoder, LabelTypes, find_missing, merge_classes, recode
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from bigmc import api
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
-from bigmc.ingestion import labels as label_module
+from bigmc.ingestion.columns import labels as label_module
 from bigmc.ingestion.label_census import LabelCensus
 from bigmc.ingestion.readers.chunks import Layout, Span, chunks, longest_record
 from bigmc.ingestion.readers.record_limit import LongRecords
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources.source import Source
 
 CSV = Layout(quote=ord('"'), delimiter=ord(","))
 

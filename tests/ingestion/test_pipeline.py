@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from bigmc.ingestion.pipeline import ALONE, Crew, in_order
+from bigmc.ingestion.writing.pipeline import ALONE, Crew, in_order
 
 
 def test_the_fewer_parts_are_left_the_more_threads_work_on_each():

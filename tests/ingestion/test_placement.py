@@ -6,7 +6,7 @@ import pytest
 
 from bigmc import api
 from bigmc.engine import ThreadEngine
-from bigmc.ingestion import shard_placement
+from bigmc.ingestion.writing import shard_placement
 
 
 @pytest.fixture

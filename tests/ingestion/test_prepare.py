@@ -10,7 +10,7 @@ from bigmc import api
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import DataError
 from bigmc.ingestion.memory import Load, divide
-from bigmc.ingestion.sources import expand_sources
+from bigmc.ingestion.parts.scan import expand_sources
 
 X = np.arange(20.0).reshape(10, 2)
 Y = np.arange(10) % 2

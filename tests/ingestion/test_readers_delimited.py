@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bigmc.errors import DataError
-from bigmc.ingestion import source as source_module
-from bigmc.ingestion.rejects import rejects_table
-from bigmc.ingestion.sources import Batch, Part, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.readers.rejects import rejects_table
+from bigmc.ingestion.sources import source as source_module
 from bigmc.kernels import records as kernels
 from bigmc.kernels.byte_masks import BLOCK
 from bigmc.options.raw import FileOptions

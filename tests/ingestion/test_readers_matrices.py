@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources import ReadRequest, expand_sources, read, scan
-from bigmc.store.csr import Rows
+from bigmc.ingestion.parts.scan import ReadRequest, expand_sources, read, scan
+from bigmc.store.shards.csr import Rows
 
 SPARSE_TYPES = ("?", "u1", "i1", "u2", "i8", "u8")
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources import Part, ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", **options):

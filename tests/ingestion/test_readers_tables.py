@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None):

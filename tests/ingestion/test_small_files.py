@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigmc import api
-from bigmc.ingestion import small_files
-from bigmc.ingestion.sources import Part
+from bigmc.ingestion.parts import small_files
+from bigmc.ingestion.parts.scan import Part
 
 N_FILES = 40
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigmc.errors import DataError
-from bigmc.ingestion.splits import (
+from bigmc.ingestion.writing.splits import (
     assign_splits,
     check_splits,
     group_hashes,

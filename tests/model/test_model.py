@@ -17,11 +17,11 @@ from bigmc.errors import DataError, ModelError
 from bigmc.model import LinearModel, LinearScorer, load_model, verify_model
 from bigmc.model import column_reader as columns_module
 from bigmc.model import linear_scoring as scoring_module
-from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
 from bigmc.store.publish import finish_dataset
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.write import write_shard
 from bigmc.store.weighting import Weighting
-from bigmc.store.write import write_shard
 
 WEIGHTINGS = [Weighting(b, l2, idf) for b in (False, True) for l2 in (False, True) for idf in (False, True)]
 

@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 
+import click
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +22,7 @@ from bigmc.estimators import CLASSIFIERS, Classifier, SparseClassifier
 from bigmc.learners import LEARNERS, Learner, Trained
 from bigmc.model import KINDS, Model, load_model, verify_model
 from bigmc.model.column_reader import column_runs, row_scale
-from bigmc.model.linear_scoring import ROOM, best_codes
+from bigmc.model.linear_scoring import SCRATCH, best_codes
 from bigmc.options.learners import OPTIONS, LearnerOptions
 from bigmc.store.weighting import Weighting
 
@@ -29,10 +30,10 @@ ENTRIES = 5  # a feature is used if so many samples have it
 TEXT = {"weighting": "l2", "text": "text", "label": "label", "hash_bits": 8, "memory_limit": "100MB"}
 
 
-def columns_above(shard, features, weighting, threshold, room=ROOM):
+def columns_above(shard, features, weighting, threshold, scratch_bytes=SCRATCH):
     """Yield for each feature the rows of a shard whose weighted value is above a threshold."""
-    scale = row_scale(shard, weighting, None, room)
-    for run in column_runs(shard, features, room, 8, Weighting()):
+    scale = row_scale(shard, weighting, None, scratch_bytes)
+    for run in column_runs(shard, features, scratch_bytes, 8, Weighting()):
         for j, start, stop in zip(range(run.first, run.last), run.starts, run.stops, strict=True):
             rows, values = run.rows[start:stop], run.data[start:stop].astype(np.float64)
             yield j, rows[(values if scale is None else values * scale[rows]) > threshold]
@@ -92,19 +93,19 @@ class StumpScorer:
                     scores[i] += model.votes[self.place[feature]]
         return scores
 
-    def shard(self, shard, room=ROOM):
-        return self.of_classes(shard, 0, self.model.n_classes, room)
+    def shard(self, shard, scratch_bytes=SCRATCH):
+        return self.of_classes(shard, 0, self.model.n_classes, scratch_bytes)
 
-    def shard_codes(self, shard, room=ROOM):
+    def shard_codes(self, shard, scratch_bytes=SCRATCH):
         return best_codes(
             shard.n_rows, self.model.n_classes, 16 * shard.n_rows,
-            lambda lo, hi: self.of_classes(shard, lo, hi, room),
+            lambda lo, hi: self.of_classes(shard, lo, hi, scratch_bytes),
         )  # fmt: skip
 
-    def of_classes(self, shard, lo, hi, room):
+    def of_classes(self, shard, lo, hi, scratch_bytes):
         scores = np.zeros((shard.n_rows, hi - lo))
         model = self.model
-        for j, rows in columns_above(shard, model.features, model.weighting, model.threshold, room):
+        for j, rows in columns_above(shard, model.features, model.weighting, model.threshold, scratch_bytes):
             scores[rows] += model.votes[j, lo:hi]
         return scores
 
@@ -301,7 +302,8 @@ def test_kinds_are_not_mistaken_for_each_other(stump, tmp_path, monkeypatch):
 
 
 def test_every_learner_has_a_kind_of_model_and_a_command():
-    commands = {command.name for command in cli.train_app.registered_commands}
+    train = cli.app.get_command(click.Context(cli.app), "train")
+    commands = set(train.commands)
     assert set(LEARNERS) == commands
     assert set(LEARNERS) <= set(KINDS)
     assert set(CLASSIFIERS) == set(OPTIONS) == set(LEARNERS)

@@ -17,7 +17,7 @@ from bigmc.errors import BigmcError, ModelError
 from bigmc.model import BoostedModel, LinearModel, Trees, load_model
 from bigmc.model.archive import read_archive, write_archive
 from bigmc.model.registry import verify_model
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.run import norms_beside
 
@@ -196,3 +196,13 @@ def test_arrays_of_any_other_type_or_shape_are_refused_or_used(kind, change, tmp
         assert np.isfinite(model.scores(rows)).all(), name
         api.inspect(tmp_path / "b.model")
         api.report(tmp_path / "b.model", tmp_path / "r.html", overwrite=True)
+
+
+@pytest.mark.parametrize("more", [b"\0", b"PK\x05\x06", b"x" * 5000])
+def test_bytes_after_the_end_are_refused(more, path):
+    whole = path.read_bytes()
+    path.write_bytes(whole + more)
+    with pytest.raises(ModelError, match="after its end"):
+        load_model(path)
+    path.write_bytes(whole)
+    assert list(load_model(path).classes) == ["a", "b"]

@@ -26,8 +26,8 @@ KILLED_ONCE = """
 import os, signal, sys
 from pathlib import Path
 from bigmc.ingestion import job
-from bigmc.ingestion.part_writer import PartWriter
-from bigmc.store.checkpoint import FileCheckpoint
+from bigmc.ingestion.writing.part_writer import PartWriter
+from bigmc.store.files.checkpoint import FileCheckpoint
 
 def die_after(owner, name, marker):
     if not marker.exists():

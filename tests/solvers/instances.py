@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.datasets import load_digits, load_iris
 
 from bigmc.store.dataset import Dataset
-from bigmc.store.memory_shard import MAX_ROWS, memory_shards
+from bigmc.store.shards.memory_shard import MAX_ROWS, memory_shards
 from bigmc.store.weighting import Weighting
 
 ALPHAS = (0.1, 0.01, 0.001)

@@ -15,8 +15,8 @@ from bigmc.solvers import boosting
 from bigmc.solvers.boosting import BoostingOptions
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.solvers.loop import RunContext
-from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.checkpoint import FileCheckpoint
 
 LIMIT = 10**9
 OPTIONS = {"C": 1e3, "max_depth": 2, "pool": 3, "max_sweeps": 1, "inner_rounds": 2, "column_share": 0.4}

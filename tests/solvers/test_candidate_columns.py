@@ -86,14 +86,14 @@ def test_candidates_without_use_are_dropped():
     assert last.n_chunks < first.n_chunks
 
 
-@pytest.mark.parametrize("saves", [2, 5, 7, 8])
+@pytest.mark.parametrize("saves", [2, 4, 5, 7])
 def test_runs_resumed_before_and_after_give_the_same_bits(saves):
-    dataset = noisy()
-    whole, _ = run(dataset, ROOMY, alpha=0.1)
+    dataset, options = noisy(), {"alpha": 0.1, "tol": 1e-5}
+    whole, _ = run(dataset, ROOMY, **options)
     checkpoint = Stopping(saves)
     with pytest.raises(KeyboardInterrupt):
-        run(dataset, ROOMY, checkpoint=checkpoint, alpha=0.1)
-    again, _ = run(dataset, ROOMY, checkpoint=checkpoint, threads=1, alpha=0.1)
+        run(dataset, ROOMY, checkpoint=checkpoint, **options)
+    again, _ = run(dataset, ROOMY, checkpoint=checkpoint, threads=1, **options)
     assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
     assert again.history == whole.history
 

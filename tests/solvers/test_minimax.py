@@ -17,8 +17,8 @@ from bigmc.solvers.minimax.expectations import expectations
 from bigmc.solvers.minimax.iterations import sample_by_hash
 from bigmc.solvers.minimax.restricted import WorkingSets
 from bigmc.solvers.minimax.rows import WorkingRows
-from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.checkpoint import FileCheckpoint
 from bigmc.store.weighting import Weighting
 
 LIMIT = 400_000_000

@@ -60,12 +60,12 @@ def test_answers_take_the_bytes_they_are_given(kind):
     labels, everywhere = np.zeros(N, np.int32), np.ones(N, bool)
     each = 4 * N if kind is RowResponses else 24
     for count in (1, 5):
-        responses = kind(labels, 2, room=count * each)
+        responses = kind(labels, 2, max_bytes=count * each)
         for number in range(count):
             responses.add(bytes([number]), answer_of(kind, everywhere))
         with pytest.raises(MemoryLimitError):
             responses.add(b"one more", answer_of(kind, everywhere))
-        responses = kind(labels, 2, room=count * each - 1)
+        responses = kind(labels, 2, max_bytes=count * each - 1)
         for number in range(count - 1):
             responses.add(bytes([number]), answer_of(kind, everywhere))
         with pytest.raises(MemoryLimitError):

@@ -1,5 +1,6 @@
 """Dual coordinates of one block of samples after the other: against LIBLINEAR and the solver in memory."""
 
+import re
 import tracemalloc
 from functools import partial
 
@@ -9,9 +10,14 @@ import scipy.sparse
 from sklearn.svm import LinearSVC
 from sparse_runs import run_of, solve
 
+from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.solvers import loop
-from bigmc.solvers.checkpoint import MemoryCheckpoint
+from bigmc.solvers.sparse import check_memory
+from bigmc.solvers.sparse import solve as solve_run
+from bigmc.solvers.sparse.out_of_core import chunk_plan
+from bigmc.solvers.sparse.ridge import block_reader
+from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
 from bigmc.solvers.sparse.ridge.row_blocks import (
     BlockPlan,
     RowBlockDescent,
@@ -20,6 +26,7 @@ from bigmc.solvers.sparse.ridge.row_blocks import (
     plan_blocks,
 )
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.checkpoint import FileCheckpoint
 from bigmc.store.weighting import Weighting
 
 N_ROWS, N_CLASSES = 900, 11
@@ -35,10 +42,89 @@ def texts(n_features=1600, **options):
     return X, y, Dataset.from_arrays(X, y, shard_rows=200, **options)
 
 
-def blocks(data, n_shards=2):
+def blocks(data, n_shards=2, duals_in_file=False):
     """Return a plan of so many shards together."""
     shards = [list(range(lo, min(lo + n_shards, data.n_shards))) for lo in range(0, data.n_shards, n_shards)]
-    return BlockPlan(shards, np.flatnonzero(data.column_nnz()))
+    whole = [RowBlock(some, int(data.base[some[0]]), int(data.base[some[-1] + 1])) for some in shards]
+    return BlockPlan(whole, np.flatnonzero(data.column_nnz()), duals_in_file)
+
+
+def parts_of_shards(data, duals_in_file=False):
+    """Return a plan of parts of shards, but for the last two, which stay whole."""
+    found = []
+    for s in range(data.n_shards - 2):
+        start, stop = int(data.base[s]), int(data.base[s + 1])
+        found += [RowBlock([s], start, start + 70), RowBlock([s], start + 70, stop)]
+    last = [data.n_shards - 2, data.n_shards - 1]
+    found.append(RowBlock(last, int(data.base[last[0]]), data.n_samples))
+    return BlockPlan(found, np.flatnonzero(data.column_nnz()), duals_in_file)
+
+
+@pytest.mark.parametrize(
+    "weighting", [Weighting(), Weighting(l2=True, idf=True), Weighting(binary=True, l2=True)]
+)
+@pytest.mark.parametrize("pieces", [(1 << 18, 1 << 16), (300, 90)])
+def test_parts_of_shards_have_the_samples_of_the_shards(weighting, pieces, monkeypatch):
+    monkeypatch.setattr(block_reader, "PIECE_ENTRIES", pieces[0])
+    monkeypatch.setattr(block_reader, "PIECE_FEATURES", pieces[1])
+    _, _, data = texts(weighting=weighting)
+    reader = BlockReader(data, np.flatnonzero(data.column_nnz()), ThreadEngine(1), True)
+    for s in range(data.n_shards):
+        start, stop = int(data.base[s]), int(data.base[s + 1])
+        whole, squares = reader.read(RowBlock([s], start, stop))
+        for lo, hi in ((start, start + 70), (start + 70, stop)):
+            part, own = reader.read(RowBlock([s], lo, hi))
+            entries = slice(whole.indptr[lo - start], whole.indptr[hi - start])
+            np.testing.assert_array_equal(
+                part.indptr, whole.indptr[lo - start : hi - start + 1] - entries.start
+            )
+            np.testing.assert_array_equal(part.slots, whole.slots[entries])
+            np.testing.assert_array_equal(part.values, whole.values[entries])
+            np.testing.assert_array_equal(own, squares[lo - start : hi - start])
+
+
+def test_with_parts_of_shards_it_comes_to_the_same_optimum():
+    _, _, data = texts()
+    options = {"ridge": 1 / N_ROWS, "fit_intercept": False, **RIDGE}
+    best = solve(data, tol=1e-7, **options)
+    trained = descend_blocks(run_of(data, tol=5e-3, **options), parts_of_shards(data), None)
+    certificate, state = trained.certificate, trained.state
+    assert certificate.gap <= 5e-3
+    assert certificate.lower <= best.objective
+    assert best.certificate.lower <= certificate.upper
+    n_reads, entry = state.n_iter // 3 + len(state.history), 2 + data.dtype.itemsize
+    cut = entry * sum(shard.nnz for shard in data.shards[:-2])
+    # once to count, once for each part; then what was written is read
+    in_file = state.bytes_read - 3 * cut - n_reads * (entry * data.nnz - cut)
+    assert in_file % n_reads == 0
+    assert 0 < in_file // n_reads < 1.5 * cut
+
+
+def test_a_limit_too_small_for_a_shard_takes_parts_of_it_and_nothing_else():
+    """Texts of 2^16 words and 40 classes: chunks have no memory for the vectors of every word."""
+    generator = np.random.default_rng(0)
+    n_rows, n_features, n_classes = 12_000, 1 << 16, 40
+    X = scipy.sparse.random_array((n_rows, n_features), density=0.004, rng=generator, format="csr")
+    y = np.argmax(X[:, : 50 * n_classes].reshape((n_rows * n_classes, 50)).sum(axis=1).reshape(n_rows, -1), 1)
+    data = Dataset.from_arrays(X.astype(np.float32), y, shard_rows=8_000)
+    run = run_of(data, ridge=1 / n_rows, fit_intercept=True, tol=0.1, **RIDGE | {"memory_limit": 60 << 20})
+    plan = plan_blocks(run)
+    assert not all(block.is_whole(data) for block in plan.blocks)
+    assert [block.start for block in plan.blocks[1:]] == [block.stop for block in plan.blocks[:-1]]
+    check_memory(run)
+    with pytest.raises(MemoryLimitError):
+        chunk_plan(run, None)
+    found = solve_run(run)
+    best = solve(data, ridge=1 / n_rows, fit_intercept=True, tol=0.02, **RIDGE)
+    assert found.certificate.lower <= best.objective
+    assert found.objective <= 1.1 * best.objective
+    assert "violation" not in found.history[-1]
+    refused = run_of(data, ridge=1 / n_rows, tol=0.1, **RIDGE | {"memory_limit": 30 << 20})
+    with pytest.raises(MemoryLimitError) as error:
+        check_memory(refused)
+    least = int(re.search(r"--memory (\d+)MB", str(error.value))[1])
+    check_memory(run_of(data, ridge=1 / n_rows, tol=0.1, **RIDGE | {"memory_limit": least * 10**6}))
+    assert least * 10**6 <= 60 << 20
 
 
 def weights_of(trained, data):
@@ -98,41 +184,67 @@ def test_sets_of_labels_are_problems_of_their_own():
         np.testing.assert_allclose(scores[:, c], peer.decision_function(X), atol=0.03)
 
 
-def test_any_number_of_threads_gives_the_same_bits():
+@pytest.mark.parametrize("plan_of", [blocks, parts_of_shards])
+def test_any_number_of_threads_gives_the_same_bits(plan_of):
     _, _, data = texts()
     found = []
     for n_threads in (1, 2, 3):
         run = run_of(data, ridge=1 / N_ROWS, fit_intercept=True, engine=ThreadEngine(n_threads), **RIDGE)
-        found.append(descend_blocks(run, blocks(data), None))
+        found.append(descend_blocks(run, plan_of(data), None))
     for other in found[1:]:
         np.testing.assert_array_equal(other.state.coef.rows, found[0].state.coef.rows)
         assert other.certificate == found[0].certificate
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_dual_variables_in_a_file_change_no_bit_and_are_counted(fit_intercept, tmp_path):
+    _, _, data = texts()
+    make = partial(run_of, data, ridge=1 / N_ROWS, fit_intercept=fit_intercept, tol=5e-2, **RIDGE)
+    held = descend_blocks(make(), blocks(data), None)
+    stored = descend_blocks(make(scratch=tmp_path), blocks(data, duals_in_file=True), None)
+    np.testing.assert_array_equal(stored.state.coef.rows, held.state.coef.rows)
+    assert stored.certificate == held.certificate
+    assert not list(tmp_path.iterdir())
+    n_epochs, n_proofs = stored.state.n_iter // 3, len(stored.state.history)
+    times = 2 * n_epochs + (1 + fit_intercept) * n_proofs
+    more = stored.state.bytes_read - held.state.bytes_read
+    assert more == times * 4 * N_ROWS * N_CLASSES
+    assert stored.state.history[-1]["bytes_read"] == stored.state.bytes_read
 
 
 class Killed(Exception):
     """Stands for a kill after a state was saved."""
 
 
+class Dying(FileCheckpoint):
+    """Is killed after it has saved so many states beside the first."""
+
+    left = 0
+
+    def save(self, meta, arrays):
+        super().save(meta, arrays)
+        self.left -= 1
+        if self.left == -1:
+            raise Killed
+
+
 @pytest.mark.parametrize("after", [1, 2, 5])
-def test_a_killed_descent_goes_on_to_the_same_bits(after):
+@pytest.mark.parametrize("plan_of", [blocks, partial(blocks, duals_in_file=True), parts_of_shards])
+def test_a_killed_descent_goes_on_to_the_same_bits(after, plan_of, tmp_path, monkeypatch):
+    # So that the dual variables are large:
+    monkeypatch.setattr("bigmc.store.files.checkpoint._LARGE", 1 << 10)
     _, _, data = texts()
     make = partial(run_of, data, ridge=1 / N_ROWS, fit_intercept=True, tol=5e-3, **RIDGE)
-    whole = descend_blocks(make(), blocks(data), None)
-
-    class Dying(MemoryCheckpoint):
-        def save(self, meta, arrays):
-            super().save(meta, {name: array.copy() for name, array in arrays.items()})
-            self.n_saved = getattr(self, "n_saved", 0) + 1
-            if self.n_saved == after + 1:
-                raise Killed
-
-    checkpoint = Dying()
+    plan = plan_of(data)
+    whole = descend_blocks(make(), plan, None)
+    checkpoint = Dying(tmp_path)
+    checkpoint.left = after
     with pytest.raises(Killed):
-        descend_blocks(make(checkpoint=checkpoint), blocks(data), None)
-    run = make(checkpoint=checkpoint)
+        descend_blocks(make(checkpoint=checkpoint), plan, None)
+    run = make(checkpoint=FileCheckpoint(tmp_path))
     saved = loop.load(run.context, run.fingerprint)
     assert is_unfinished(saved)
-    resumed = descend_blocks(run, blocks(data), saved)
+    resumed = descend_blocks(run, plan, saved)
     np.testing.assert_array_equal(resumed.state.coef.rows, whole.state.coef.rows)
     assert (resumed.certificate, resumed.state.history) == (whole.certificate, whole.state.history)
 
@@ -172,7 +284,13 @@ def test_other_problems_go_other_ways(other):
 
 @pytest.mark.parametrize(
     ("n_rows", "n_features", "n_classes", "density"),
-    [(60_000, 1200, 2, 0.001), (60_000, 1200, 20, 0.001), (2_000, 40_000, 20, 0.01), (40_000, 3000, 3, 0.05)],
+    [
+        (60_000, 1200, 2, 0.001),
+        (60_000, 1200, 20, 0.001),
+        (400_000, 1200, 30, 0.001),
+        (2_000, 40_000, 20, 0.01),
+        (40_000, 3000, 3, 0.05),
+    ],
 )
 def test_blocks_fit_into_the_memory_they_are_planned_for(n_rows, n_features, n_classes, density):
     """Where samples, features or entries take most of it: against what Python counts as allocated."""

@@ -25,7 +25,7 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.newton import Support
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
-from bigmc.store.label_sets import fill_rows, set_column
+from bigmc.store.shards.label_sets import fill_rows, set_column
 
 SET_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_sets]
 

@@ -149,6 +149,41 @@ def test_it_reads_the_data_once():
     assert len(started.coef.features) > 20
 
 
+def with_zeros():
+    """Samples in no order, in shards of 700: feature 3 has only stored zeros, 5 has them in the first shards.
+
+    Of 7 to 19 most entries are stored zeros, and the values of feature 4 have squares too small to be told.
+    """
+    X, dataset = made(dtype=np.float32)
+    order = np.random.default_rng(5).permutation(dataset.n_samples)
+    X = X[order].tocsc()
+    entries = [slice(X.indptr[j], X.indptr[j + 1]) for j in range(20)]
+    X.data[entries[3]] = 0
+    X.data[entries[4]] *= np.float32(1e-30)
+    X.data[entries[5]][X.indices[entries[5]] < 2200] = 0
+    many = slice(X.indptr[7], X.indptr[20])
+    X.data[many][np.random.default_rng(6).random(many.stop - many.start) < 0.9] = 0
+    return Dataset.from_arrays(X, dataset.labels()[order], shard_rows=700)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "multitask_squared_hinge"])
+def test_stored_zeros_move_nothing(loss):
+    dataset = with_zeros()
+    assert dataset.column_nnz()[3] > 300
+    started, _ = first_weights(dataset, loss=loss)
+    moved = started.coef.slots(np.arange(60)) >= 0
+    assert moved[[0, 1, 5]].all()
+    assert not moved[[3, 4]].any()
+    assert (started.norms[[3, 4]] == 0).all()
+    best = solve(dataset, alpha=2e-2, tol=1e-6, memory_limit=1 << 30, loss=loss).certificate
+    seen = []
+    _, certificate = run(dataset, ROOMY, loss=loss, progress=seen.append)
+    assert "first weights" in {step.stage for step in seen}
+    assert certificate.gap <= 1e-3
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= certificate.upper * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_units_of_the_features_do_not_matter(factor):
     """Without a penalty to speak of, weights times units stay the same."""

@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from bigmc.store.csr import Rows
-from bigmc.store.layout import SHARDS
+from bigmc.store.files.layout import SHARDS
 from bigmc.store.publish import finish_dataset
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.write import write_shard
 from bigmc.store.weighting import Weighting
-from bigmc.store.write import write_shard
 
 
 def rows_of(matrix) -> Rows:

@@ -7,7 +7,15 @@ import threading
 import pytest
 
 from bigmc.errors import BusyError
-from bigmc.store.atomic import IfBusy, exclusive, file_entry, replace_folder, replacing, sha256, write_atomic
+from bigmc.store.files.atomic import (
+    IfBusy,
+    exclusive,
+    file_entry,
+    replace_folder,
+    replacing,
+    sha256,
+    write_atomic,
+)
 
 
 def names(folder):

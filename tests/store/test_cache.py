@@ -11,8 +11,8 @@ import pytest
 
 import bigmc
 from bigmc.errors import BigmcError
-from bigmc.store import cache
-from bigmc.store.cache import open_copy
+from bigmc.store.files import cache
+from bigmc.store.files.cache import open_copy
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_room_is_made_for_more_than_is_asked(copies, monkeypatch):
 def test_what_is_read_stays(copies):
     made("old", 4000, 10)
     made("other", 4000, 20)
-    script = "from bigmc.store.cache import open_copy; c = open_copy('old'); print(1); input()"
+    script = "from bigmc.store.files.cache import open_copy; c = open_copy('old'); print(1); input()"
     env = {**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])}
     reader = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env

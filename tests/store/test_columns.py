@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigmc.store.columns import columns_of
-from bigmc.store.csr import Rows
+from bigmc.store.shards.columns import columns_of
+from bigmc.store.shards.csr import Rows
 
 
 def random_matrix(dtype, n_rows=50):

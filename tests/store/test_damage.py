@@ -15,9 +15,9 @@ import pytest
 import scipy.sparse as sp
 
 from bigmc.errors import BusyError, StoreError
-from bigmc.store.atomic import exclusive, write_atomic
-from bigmc.store.checkpoint import FileCheckpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.atomic import exclusive, write_atomic
+from bigmc.store.files.checkpoint import FileCheckpoint
 from bigmc.store.verify import verify
 
 from .conftest import store_dataset
@@ -194,7 +194,7 @@ def test_exclusive_refuses_another_process_and_ends_with_it(tmp_path):
     lock = tmp_path / "d.bigmc" / "wip" / "lock"
     script = f"""
 from pathlib import Path
-from bigmc.store.atomic import exclusive
+from bigmc.store.files.atomic import exclusive
 with exclusive(Path({str(lock)!r})):
     print("held", flush=True)
     input()

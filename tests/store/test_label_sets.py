@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 from bigmc.errors import DataError
-from bigmc.store.label_sets import (
+from bigmc.store.shards.label_sets import (
     SETS,
     codes_of,
     column_of_indicator,

@@ -5,7 +5,7 @@ import shutil
 import filelock
 from filelock import _unix
 
-from bigmc.store.atomic import exclusive
+from bigmc.store.files.atomic import exclusive
 
 
 def test_a_folder_removed_by_who_has_finished_is_made_again(tmp_path, monkeypatch):

@@ -11,16 +11,16 @@ import scipy.sparse as sp
 import zarr
 
 from bigmc.errors import DataError
-from bigmc.store import merge
-from bigmc.store.atomic import file_entry
-from bigmc.store.disk_shard import open_shard
-from bigmc.store.layout import SHARDS, FileEntry, ShardEntry
-from bigmc.store.merge import group_small, merge_shards, plan_merges
+from bigmc.store.files.atomic import file_entry
+from bigmc.store.files.layout import SHARDS, FileEntry, ShardEntry
 from bigmc.store.publish import finish_dataset
+from bigmc.store.shards import merge
+from bigmc.store.shards.disk_shard import open_shard
+from bigmc.store.shards.merge import group_small, merge_shards, plan_merges
+from bigmc.store.shards.write import write_shard
+from bigmc.store.shards.zarr_chunks import ByteCounter
 from bigmc.store.verify import verify
 from bigmc.store.weighting import Weighting
-from bigmc.store.write import write_shard
-from bigmc.store.zarr_chunks import ByteCounter
 
 from .conftest import rows_of, table_of
 from .shard_contract import values_of

@@ -9,8 +9,8 @@ import pytest
 
 from bigmc.errors import ModelError, StoreError
 from bigmc.model.archive import read_archive, write_archive
-from bigmc.store.checkpoint import FileCheckpoint
-from bigmc.store.npy import read_npy
+from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.npy import read_npy
 
 
 def npy(shape, n_bytes, dtype="<f8"):

@@ -12,10 +12,10 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, StoreError
 from bigmc.store.block import read_block
 from bigmc.store.dataset import Dataset
-from bigmc.store.layout import FileEntry, read_manifest
-from bigmc.store.object_store import Address, built, local_file, publish, read_file
-from bigmc.store.outputs import IfExists, Output
-from bigmc.store.receipt import Receipt
+from bigmc.store.files.layout import FileEntry, read_manifest
+from bigmc.store.files.object_store import Address, built, local_file, publish, read_file
+from bigmc.store.files.outputs import IfExists, Output
+from bigmc.store.files.receipt import Receipt
 from bigmc.store.verify import verify
 
 from .conftest import store_dataset

@@ -9,8 +9,8 @@ import pytest
 
 from bigmc.errors import DataError
 from bigmc.store.feature_map import Moments
-from bigmc.store.outputs import IfExists, Output, OutputKind
-from bigmc.store.receipt import Receipt
+from bigmc.store.files.outputs import IfExists, Output, OutputKind
+from bigmc.store.files.receipt import Receipt
 
 
 def receipt_of(content: bytes, rejects: bytes | None = None) -> Receipt:

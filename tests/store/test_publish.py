@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bigmc.store.layout import read_manifest
+from bigmc.store.files.layout import read_manifest
 
 from .conftest import store_dataset
 

@@ -10,12 +10,12 @@ import scipy.sparse as sp
 import zarr
 
 from bigmc.errors import DataError, StoreError
-from bigmc.store import write
-from bigmc.store.csr import Rows
 from bigmc.store.dataset import Dataset
-from bigmc.store.disk_shard import DenseShard, SparseShard, open_shard
-from bigmc.store.layout import SHARDS
-from bigmc.store.zarr_chunks import ByteCounter
+from bigmc.store.files.layout import SHARDS
+from bigmc.store.shards import write
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.disk_shard import DenseShard, SparseShard, open_shard
+from bigmc.store.shards.zarr_chunks import ByteCounter
 
 from .conftest import rows_of, table_of
 from .shard_contract import DTYPES, ShardContract, values_of

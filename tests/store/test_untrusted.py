@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from bigmc.errors import StoreError
 from bigmc.store.block import read_block
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.zarr_chunks import CHUNK, ArrayWriter, Form
 from bigmc.store.verify import verify
-from bigmc.store.zarr_chunks import CHUNK, ArrayWriter, Form
 
 from .conftest import store_dataset
 

@@ -141,7 +141,7 @@ def test_a_mended_command_needs_no_cleaning(here, monkeypatch, capsys):
 
 
 def test_unfinished_training_of_other_parameters(here, monkeypatch, capsys):
-    from bigmc.store.checkpoint import FileCheckpoint
+    from bigmc.store.files.checkpoint import FileCheckpoint
 
     class StoppedError(Exception):
         pass

@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import bigmc
 from bigmc import api
 from bigmc.errors import DataError, ModelError
-from bigmc.ingestion.column_kinds import with_column_kinds
+from bigmc.ingestion.columns.column_kinds import with_column_kinds
 
 
 def table(n_rows: int, seed: int) -> pd.DataFrame:
@@ -143,17 +143,20 @@ def test_what_was_asked_for_stays(tmp_path):
     )
 
 
-def test_dates_are_left_out(tmp_path):
+def test_dates_become_numbers_and_times_of_day_are_left_out(tmp_path):
     frame = table(100, 0).assign(day=pd.date_range("2026-01-01", periods=100))
+    frame["never"] = [f"2026-02-{k % 30 + 1:02d}" for k in range(100)]  # 30 February is no date
     for source in (frame, str(tmp_path / "t.csv")):
         frame.to_csv(tmp_path / "t.csv", index=False)
         found, left_out = with_column_kinds(source, {"label": "label"})
-        assert left_out == ("day",)
+        assert left_out == ("never",)
+        assert found["date"] == ("day",)
         assert found["dense"] == ("size", "delay", "constant")
         assert found["one_hot"] == ("colour",)
         assert "text" not in found
     said = bigmc.fit(frame, tmp_path / "m", label="label")["columns"]
-    assert said["left_out"] == ["day"]
+    assert said["left_out"] == ["never"]
+    assert said["dates"] == ["day"]
 
 
 def test_a_missing_number_is_told_as_missing(tmp_path):

@@ -10,7 +10,7 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
-from bigmc.store.work_file import read_work_file
+from bigmc.store.files.work_file import read_work_file
 from bigmc.training.fit import wilson
 from bigmc.training.folds import cross_validated
 from bigmc.training.search import Search

@@ -8,7 +8,11 @@ import scipy.sparse
 
 import bigmc
 from bigmc.budget import MemoryLimitError
+from bigmc.engine import ThreadEngine
+from bigmc.training import validation
+from bigmc.training.ridges import Ridges
 from bigmc.training.search import Search
+from bigmc.training.validation import Limits, Validation
 
 LABELS = np.arange(3000) % 40
 
@@ -34,3 +38,17 @@ def test_a_limit_too_small_for_the_ridge_model_is_refused_before_the_search(data
     named = re.search(r"memory_limit[ =]*(\d+\w+)|--memory (\d+\w+)", str(refused.value))
     with pytest.raises(AssertionError, match="the search began"):
         bigmc.fit(dataset, tmp_path / "m.model", memory_limit=named.group(1) or named.group(2))
+
+
+def test_with_little_memory_the_search_reads_fewer_rows(dataset, monkeypatch):
+    """Trials and the rows they read stay within the limit, where fewer rows can do that."""
+    monkeypatch.setattr(validation, "FEWEST_IN_LITTLE_MEMORY", 1000)
+    train = dataset["train"]
+    needed = Ridges.memory(train) + train.nnz * (2 + train.dtype.itemsize)
+    roomy, tight = (
+        Validation(train, ThreadEngine(1), Limits(int(share * needed), few_rows=0)) for share in (2.0, 1.0)
+    )
+    assert roomy.n_rows == train.n_samples
+    assert 1000 <= tight.n_rows < train.n_samples
+    assert tight.descends_duals
+    assert Ridges.memory(tight.sample) <= needed

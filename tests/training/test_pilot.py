@@ -83,3 +83,18 @@ def test_characters_are_tried_on_long_texts_where_they_are_few(monkeypatch, few_
     assert np.mean([len(text) for text in texts]) > pilot.LONG_TEXT
     found = choose_for_texts(PilotRows(pa.table({"t": texts}), labels), len(texts), MEMORY)
     assert found.hashing.analyzer == analyzer
+
+
+def test_little_memory_means_fewer_buckets():
+    """Weights of every bucket fit: those of a training that keeps its samples elsewhere."""
+    assert pilot.most_bits(1 << 34, 20) >= 20
+    for memory, n_classes in ((128 * 10**6, 100), (64 * 10**6, 3), (10**9, 5000)):
+        bits = pilot.most_bits(memory, n_classes)
+        assert 8 * n_classes << bits <= memory < 200 * n_classes << bits
+        rng = np.random.default_rng(0)
+        labels = rng.permutation(np.arange(60) % min(n_classes, 20))
+        texts = pa.table({"t": [" ".join(map(str, rng.integers(0, 50, 5))) for _ in labels]})
+        sample = pilot.PilotRows(texts, labels.astype(str))
+        found = pilot.choose_for_texts(sample, 10**6, memory)
+        assert found.hash_bits == min(20, pilot.most_bits(memory, min(n_classes, 20)))
+        assert pilot.choose_for_texts(sample, 10**6, memory, bits=18).hash_bits == 18

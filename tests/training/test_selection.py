@@ -14,7 +14,7 @@ from bigmc import SparseClassifier, api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, ModelError
 from bigmc.model import load_model
-from bigmc.store import disk
+from bigmc.store.files import disk
 from bigmc.training.options import HeldOut
 from bigmc.training.selection import HELD_OUT_SEED
 

@@ -10,14 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.ingestion.hashing.hasher import hash_strings
 from bigmc.ingestion.hashing.row_builder import RowBuilder
 from bigmc.ingestion.hashing.scratch import FOLD_ROWS, PIECE_ENTRIES, scratch
 from bigmc.kernels.hashing.codes import hashes_of_codes
-from bigmc.store.csr import Rows
+from bigmc.lazy import LazyModule
+from bigmc.store.shards.csr import Rows
+
+pc = LazyModule("pyarrow.compute")
 
 
 class Categories(NamedTuple):

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
@@ -23,7 +22,10 @@ from bigmc.kernels.hashing import frequent_names as kernel
 from bigmc.kernels.hashing import murmur as hashing_kernel
 from bigmc.kernels.hashing import spelling
 from bigmc.kernels.hashing.arguments import NameTable, NGrams, Ranges, SpelledNames
+from bigmc.lazy import LazyModule
 from bigmc.store.row_hash import splitmix64
+
+pc = LazyModule("pyarrow.compute")
 
 SCHEMA = pa.schema(
     [("bucket", pa.int32()), ("name", pa.string()), ("sign", pa.int8()), ("count", pa.int64())]

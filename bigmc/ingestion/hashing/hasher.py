@@ -40,7 +40,7 @@ from bigmc.kernels.hashing import ngrams as ngrams_kernel
 from bigmc.kernels.hashing import words as wording
 from bigmc.kernels.hashing.arguments import HashList, HashScratch, NGrams
 from bigmc.kernels.hashing.rows import SORTED
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 Analyzer = Literal["word", "char", "char_wb"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bigmc.ingestion.hashing.scratch import scratch
 from bigmc.kernels.hashing import rows as kernel
 from bigmc.kernels.hashing.arguments import CountedRows, HashedRows, SortScratch
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 TABLE_BITS = 14  # of the number of slots that the table of a long document begins with
 

@@ -9,13 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.hashing import final_sigma as sigma
 from bigmc.kernels.hashing import folding
 from bigmc.kernels.hashing import words as wording
+from bigmc.lazy import LazyModule
+
+pc = LazyModule("pyarrow.compute")
 
 Nulls = Literal["refuse", "empty"]
 

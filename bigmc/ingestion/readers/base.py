@@ -13,12 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.dialect import USUAL, Dialect
 from bigmc.ingestion.readers.record_limit import RecordLimit
-from bigmc.ingestion.rejects import Reject
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.readers.rejects import Reject
+from bigmc.ingestion.sources.dialect import USUAL, Dialect
+from bigmc.ingestion.sources.source import Source
 from bigmc.options.raw import OnBadRow
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 BATCH_BYTES = 8 << 20
 

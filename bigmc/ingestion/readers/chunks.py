@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
-from bigmc.ingestion.rejects import Reject, shown
-from bigmc.ingestion.source import DAMAGE, TextFile, fill, open_text, skip, unreadable
+from bigmc.ingestion.readers.rejects import Reject, shown
+from bigmc.ingestion.sources.source import DAMAGE, TextFile, fill, open_text, skip, unreadable
 from bigmc.kernels import records as kernels
 from bigmc.kernels.byte_masks import BLOCK
 

@@ -15,13 +15,13 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.dialect import Dialect
 from bigmc.ingestion.readers.base import Part, ReadHints, check_columns
 from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, Span, chunks
+from bigmc.ingestion.readers.rejects import NOT_UTF8
 from bigmc.ingestion.readers.text import Beginning, Parsed, TextFormat
 from bigmc.ingestion.readers.utf8 import is_utf8
-from bigmc.ingestion.rejects import NOT_UTF8
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources.dialect import Dialect
+from bigmc.ingestion.sources.source import Source
 
 _HEAD_BYTES = 1 << 16
 _MOST_HEAD_BYTES = 16 << 20

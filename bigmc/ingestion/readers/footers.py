@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import RecordLimit
-from bigmc.ingestion.source import open_file
-from bigmc.store.object_store import is_remote
+from bigmc.ingestion.sources.source import open_file
+from bigmc.lazy import LazyModule
+from bigmc.store.files.object_store import is_remote
+
+pq = LazyModule("pyarrow.parquet")
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 1 << 16

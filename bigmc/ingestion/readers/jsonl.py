@@ -13,13 +13,13 @@ import pyarrow.json as pa_json
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.base import Part, ReadHints, broken, check_columns
 from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, chunks
+from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.nested import only, path_of, select, with_fields, with_types
+from bigmc.ingestion.readers.rejects import NOT_UTF8
 from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat, marked
-from bigmc.ingestion.rejects import NOT_UTF8
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources.source import Source
 
 _HEAD_BYTES = 1 << 20
 _MOST_HEAD_BYTES = 16 << 20

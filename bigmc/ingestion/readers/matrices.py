@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, number
+from bigmc.ingestion.readers.rejects import Reject, settle
 from bigmc.ingestion.readers.tables import in_memory, row_ranges
-from bigmc.ingestion.rejects import Reject, settle
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources.source import Source
 from bigmc.kernels.records import first_not_finite
 from bigmc.options.ingest import Missing
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 _STORED = (np.int8, np.int16, np.int32, np.float32, np.float64)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from bigmc.lazy import LazyModule
+
+pc = LazyModule("pyarrow.compute")
 
 
 def with_fields(schema: pa.Schema) -> pa.Schema:

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import (
@@ -27,10 +25,14 @@ from bigmc.ingestion.readers.base import (
 from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
+from bigmc.ingestion.readers.rejects import Reject, settle
 from bigmc.ingestion.readers.utf8 import undecodable_rows
-from bigmc.ingestion.rejects import Reject, settle
-from bigmc.ingestion.source import Source, open_file, status_of
-from bigmc.store.object_store import is_remote
+from bigmc.ingestion.sources.source import Source, open_file, status_of
+from bigmc.lazy import LazyModule
+from bigmc.store.files.object_store import is_remote
+
+pc = LazyModule("pyarrow.compute")
+pq = LazyModule("pyarrow.parquet")
 
 _PAGE_BUFFER = 1 << 20
 _LOOK_ROWS = 64

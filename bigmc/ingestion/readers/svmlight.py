@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.base import Part, ReadHints
 from bigmc.ingestion.readers.chunks import Chunk, Layout
+from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.matrices import bad_entries
 from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources.source import Source
 from bigmc.kernels import svmlight as kernels
-from bigmc.store.csr import Rows
+from bigmc.store.shards.csr import Rows
 
 _WRONG = {
     kernels.HAS_QID: "query ids (qid:) are of ranking data, not of classification",

@@ -10,7 +10,7 @@ from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, ch
 from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.parquet import table_batch
 from bigmc.ingestion.readers.plain_types import bytes_of, plain_schema
-from bigmc.ingestion.source import Source
+from bigmc.ingestion.sources.source import Source
 
 
 def in_memory(part: Part, source: Source | None) -> Source:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.ingestion.dialect import Dialect
 from bigmc.ingestion.readers.base import (
     Batch,
     Part,
@@ -23,11 +22,12 @@ from bigmc.ingestion.readers.base import (
 from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, Span
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
+from bigmc.ingestion.readers.rejects import settle
 from bigmc.ingestion.readers.text_parts import cut, part_chunks, refuse_long_record
 from bigmc.ingestion.readers.utf8 import undecodable_rows
-from bigmc.ingestion.rejects import settle
-from bigmc.ingestion.source import Source
-from bigmc.store.csr import Rows
+from bigmc.ingestion.sources.dialect import Dialect
+from bigmc.ingestion.sources.source import Source
+from bigmc.store.shards.csr import Rows
 
 
 @dataclass

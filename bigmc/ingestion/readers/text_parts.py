@@ -11,7 +11,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import Part, check_count
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks, longest_record
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords, RecordLimit
-from bigmc.ingestion.source import Source, is_seekable, status_of
+from bigmc.ingestion.sources.source import Source, is_seekable, status_of
 
 #: Bytes of a chunk while a file is cut.
 _SCAN_BYTES = 4 << 20

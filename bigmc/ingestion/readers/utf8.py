@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bigmc.ingestion.readers.base import broken
-from bigmc.ingestion.rejects import NOT_UTF8
-from bigmc.store.label_sets import is_sets
+from bigmc.ingestion.readers.rejects import NOT_UTF8
+from bigmc.lazy import LazyModule
+from bigmc.store.shards.label_sets import is_sets
+
+pc = LazyModule("pyarrow.compute")
 
 
 def _damage(array: Any) -> Exception | None:

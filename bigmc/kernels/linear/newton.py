@@ -44,6 +44,20 @@ def place_entries(columns, first, shard, free, slots, values):
 
 
 @kernel
+def add_squares(span, rows, samples, squares):
+    """Add the weighted squares of the values of every feature in the rows of a span, the intercept's last."""
+    indptr, constant = rows.indptr, rows.constant
+    weights, row_scale, gain = samples.weights, samples.row_scale, samples.gain
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
+        factor = np.float64(gain[i]) * row_scale[i]
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
+            value = np.float64(rows.values[k])
+            squares[np.uint64(rows.slots[k])] += factor * value * value
+        if constant:
+            squares[squares.shape[0] - 1] += weights[i] if weights.shape[0] else 1.0
+
+
+@kernel
 def move_rows(span, rows, samples, direction, part):
     """Add the scores of the step ``part * direction`` to those of the rows of a span."""
     indptr, constant = rows.indptr, rows.constant

@@ -42,7 +42,7 @@ class Sums(NamedTuple):
     squares : float32 array of shape (n_features,)
         q.
     rates : float32 array of shape (n_features,)
-        eta.
+        eta, 0 where the weights stay what they are: nothing but zeros has been seen.
     """
 
     linear: NDArray[np.float32]
@@ -255,7 +255,9 @@ def add_scores(code, value, j, sums, factors, k, scores, n_classes):
 
 @inlined_kernel
 def _move(code, value, j, gradient, square, factors, k, sums):
-    """Add the gradient of a sample that has `value` of feature j."""
+    """Add the gradient of a sample that has `value` of feature j, unless that has no step size."""
+    if sums.rates[j] == 0:
+        return
     before = sums.squares[j]
     after = before + value * value * square
     sums.squares[j] = after

@@ -1,6 +1,6 @@
 """The mean of boosted models whose trees ask other columns: again one sum of weighted trees.
 
-Trees found greedily differ by chance where columns are alike, and their errors with them; the mean of models
+Greedily grown trees differ by chance where columns are alike, and their errors with them; the mean of models
 with columns drawn for each has fewer (Breiman, "Random forests", Machine Learning 2001, of trees; Friedman,
 "Stochastic gradient boosting", 2002, of samples drawn in every round).
 """
@@ -64,7 +64,7 @@ def averaged(solutions: Sequence[Solution]) -> Solution:
     """Return the mean of solutions, stage by stage; of those that ended earlier the last stage counts.
 
     The objective is convex, so that the mean of the values bounds its value at the mean from above; of the
-    certificates over the trees found nothing is left.
+    certificates over the known trees nothing remains.
 
     Parameters
     ----------
@@ -97,13 +97,13 @@ def _mean_stages(solutions: Sequence[Solution], n_stages: int) -> tuple[Stages, 
     for number, solution in enumerate(solutions):
         own = solution.stages
         names = zip(own.classes.tolist(), own.signs.tolist(), own.learners.keys(), strict=True)
-        found = np.empty(len(own.classes), np.int64)
+        own_places = np.empty(len(own.classes), np.int64)
         for k, name in enumerate(names):
             if name not in place:
                 place[name] = len(place)
                 first.append((number, k))
-            found[k] = place[name]
-        places.append(found)
+            own_places[k] = place[name]
+        places.append(own_places)
     order = np.array(first, np.int64).reshape(-1, 2)
     chosen = [order[order[:, 0] == number, 1] for number in range(len(solutions))]
     taken = list(zip(solutions, chosen, strict=True))

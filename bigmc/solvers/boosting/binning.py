@@ -74,7 +74,7 @@ class CodedBlock:
 
 
 class BinnedSource:
-    """The columns of a dataset as codes, block by block; edges are found when a block is first read.
+    """The columns of a dataset as codes, block by block; edges are computed when a block is first read.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class BinnedSource:
         n_samples = int(block.base[-1])
         entries = (block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0)
         starts = np.concatenate([[0], np.cumsum(np.minimum(entries + 1, self._limit))])
-        found = Edges(
+        unpacked = Edges(
             starts=starts,
             edges=np.empty(int(starts[-1])),
             n_edges=np.empty(n_columns, np.int64),
@@ -173,14 +173,14 @@ class BinnedSource:
         values = Values(block.indptr, block.indices, block.data, block.base)
 
         def work(part: tuple[int, int]) -> None:
-            find_edges(*part, values, self._counted, self._limit, found)
+            find_edges(*part, values, self._counted, self._limit, unpacked)
 
         for _ in self._engine.map(work, parts):
             pass
-        n_edges, missing = found.n_edges, found.missing
+        n_edges, missing = unpacked.n_edges, unpacked.missing
         starts = np.concatenate([[0], np.cumsum(n_edges)])
         edges = np.empty(int(starts[-1]))
-        pack_edges(found.starts, n_edges, found.edges, starts, edges)
+        pack_edges(unpacked.starts, n_edges, unpacked.edges, starts, edges)
         zero = np.empty(n_columns, np.int64)
         zero_codes(starts, edges, zero)
         n_bins = n_edges + 1 + missing

@@ -5,7 +5,7 @@ Two layouts were weighed, for n samples in d features of b bins on average, and 
 =====================  =========================================  ===============================
 layout                 moved in a round                           besides
 =====================  =========================================  ===============================
-workers price columns  the dual weights to each machine:          answers of the learners found:
+workers price columns  the dual weights to each machine:          answers of the added learners:
 (this module)          ``n w 4`` bytes (8 in double precision)    n/8 bytes each, 4 per entry for rays
 workers price shards   a histogram of every column from each      the same
                        worker: ``d b w 8`` bytes, to be added up
@@ -43,9 +43,9 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.solvers.boosting.binning import BinnedSource, equal_parts
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.pricing import Best, Place, answers_in, scan_cuts
-from bigmc.store import disk
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
+from bigmc.store.files import disk
 
 T = TypeVar("T")
 
@@ -166,8 +166,8 @@ class WorkerScan:
         self._columns.write(name, u)
         parts = range(len(self._columns.ranges))
         shared = (self._columns, name, totals, best.shape)
-        for _, (found, n_bytes) in self._workers.map(_price_part, parts, *shared):
-            best.merge(found)
+        for _, (part_best, n_bytes) in self._workers.map(_price_part, parts, *shared):
+            best.merge(part_best)
             self.bytes_read += n_bytes
         self._columns.remove(name)
         return {}
@@ -178,8 +178,9 @@ class WorkerScan:
         for place in sorted(places):
             by_part.setdefault(self._columns.part_of(place[0]), []).append(place)
         answers: dict[Place, NDArray[Any]] = {}
-        for _, (found, edges, n_bytes) in self._workers.map(_answer_part, by_part.items(), self._columns):
-            answers |= found
+        answered = self._workers.map(_answer_part, by_part.items(), self._columns)
+        for _, (part_answers, edges, n_bytes) in answered:
+            answers |= part_answers
             self._edges |= edges
             self.bytes_read += n_bytes
         return answers
@@ -206,8 +207,8 @@ def _answer_part(
     answers: dict[Place, NDArray[Any]] = {}
     scratch = None if columns.cut_kind is CutKind.RAY else np.empty(columns.dataset.n_samples, np.uint8)
     for block in source.stream():
-        here = [place for place in places if block.lo <= place[0] < block.hi]
-        answers |= answers_in(block, here, scratch)
+        in_block = [place for place in places if block.lo <= place[0] < block.hi]
+        answers |= answers_in(block, in_block, scratch)
     edges = {feature: source.edges_of(feature).copy() for feature, _, _ in places}
     return answers, edges, source.bytes_read - before
 

@@ -109,7 +109,7 @@ class WorkerGrower:
         return Grown.joined(self._map(_grow_part, parts, self._weights, self._drawn))
 
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
-        """Return the answers of trees found before."""
+        """Return the answers of trees from earlier passes."""
         parts = [learners.take(slice(*part)) for part in self._parts(len(learners.feature))]
         return [answer for own in self._map(_answer_part, parts) for answer in own]
 

@@ -118,9 +118,9 @@ class Forest:
 
     def enter(self, part: tuple[int, int]) -> None:
         """Move the samples of some trees to the level that has begun."""
-        here = slice(*part)
-        slots, added = self._slots[here], self._added[here]
-        open_level(self._members[here], self._above[here], self._totals[here], self._kept, slots, added)
+        trees = slice(*part)
+        slots, added = self._slots[trees], self._added[trees]
+        open_level(self._members[trees], self._above[trees], self._totals[trees], self._kept, slots, added)
 
     def offer(self, part: tuple[int, int], table: Table) -> None:
         """Take the better cuts of some columns into some trees."""

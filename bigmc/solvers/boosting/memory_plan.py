@@ -34,7 +34,7 @@ _THREAD = 3 << 20
 _THREADS_PART = 8
 #: Part of the limit for the histograms of trees, where the codes stay in memory.
 _HISTOGRAMS_PART = 8
-#: Compiled kernels, chunks being decoded, tables of the learners found.
+#: Compiled kernels, chunks being decoded, tables of the learners.
 _WORKSPACE = 18 << 20
 
 

@@ -46,12 +46,12 @@ class BoostingOptions:
     n_rounds : int
         Rounds of column generation at most.
     max_depth : int
-        Levels of the learners, 1 to `MAX_DEPTH`; from 2 on they are found greedily and nothing is certified.
+        Levels of the learners, 1 to `MAX_DEPTH`; from 2 on they are grown greedily and nothing is certified.
     family : {"auto", "stump", "ray"}
         Learners of one cut: +1 and -1 on its sides, or 1 on one side and 0 on that of the value 0; auto takes
         rays where fewer than a tenth of all values are stored and `max_depth` is 1.
     learners : {"class", "shared"}
-        Whether each class takes the learners found for it, or all take those found for any: as in MultiBoost
+        Whether each class uses the learners added for it, or all use those added for any: as in MultiBoost
         (Shen and Hao, "A direct formulation for totally-corrective multi-class boosting", CVPR 2011), with
         which the paper compares. The problem and its optimum are the same.
     pool : int
@@ -73,7 +73,7 @@ class BoostingOptions:
         Share of the samples in which a feature must be stored for trees to ask it, at least 0 and below 1.
     tol : float
         Relative gap between P and the lower bound to reach; without an exact search, the largest violation of
-        the learners found in a round with which it ends.
+        the candidates of a round with which it ends.
     validation_fraction : float
         Share of the samples to hold out, chosen by a hash of their ids.
     patience : int

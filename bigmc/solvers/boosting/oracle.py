@@ -1,4 +1,4 @@
-"""What the search for learners answers, whatever learners it searches and wherever the columns are read."""
+"""The interface of the search for learners, the same for all families, in this process or on a cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from bigmc.solvers.boosting.learners import Learners
 
 
-class Found(NamedTuple):
-    """What a pass found.
+class Candidates(NamedTuple):
+    """Candidates from one pass over the data: learners whose constraints may be violated.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     scores: NDArray[np.float64]
     sigma: float
 
-    def shared(self, n_classes: int, n_best: int) -> Found:
+    def shared(self, n_classes: int, n_best: int) -> Candidates:
         """Return the candidates with the largest scores for any class, so many, as those of every class.
 
         They are the columns of MultiBoost with learners that all classes share (Shen and Hao 2011).
@@ -46,7 +46,7 @@ class Found(NamedTuple):
         names = zip(self.places[order].tolist(), self.signs[order].tolist(), strict=True)
         best = list(dict.fromkeys(names))[:n_best]
         places = list(dict.fromkeys(place for place, _ in best))
-        return Found(
+        return Candidates(
             self.learners.take(places),
             [self.answers[place] for place in places],
             np.arange(n_classes).repeat(len(best)),
@@ -91,12 +91,12 @@ class Oracle(Protocol):
         """Decoded bytes read from the shards so far."""
         ...
 
-    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Found:
+    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
         """Return so many of the best learners of each class, which ask some of the columns; None for all."""
         ...
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
-        """Return the answers of learners that were found before."""
+        """Return the answers of learners from earlier passes."""
         ...
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:

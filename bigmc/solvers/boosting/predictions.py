@@ -27,8 +27,8 @@ from bigmc.solvers.boosting.binning import CodedBlock
 
 Range = tuple[int, int]
 
-#: Bytes of answers, and their number, where nothing else is said.
-_ROOM = 1 << 28
+#: Default of the most bytes of answers, and the most answers.
+_MAX_BYTES = 1 << 28
 _SLOTS = 1 << 20
 
 
@@ -52,8 +52,8 @@ class Responses(ABC):
     ----------
     labels : int32 array of shape (n_samples,)
     n_classes : int
-    room : int, optional
-        Bytes the answers may take; the system gives memory only for what is written.
+    max_bytes : int, optional
+        Most bytes of the answers; the system allocates memory only for what is written.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Responses(ABC):
         Samples rounded up to whole words: the length of t.
     """
 
-    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         self.labels = labels
         self.n_samples = len(labels)
         self.n_words = -(-self.n_samples // WORD)
@@ -73,7 +73,7 @@ class Responses(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of the answers in use, without room to spare."""
+        """Bytes of the answers in use, without unused capacity."""
 
     def find(self, key: bytes) -> int | None:
         """Return the slot of a key, if it has one."""
@@ -128,9 +128,9 @@ class Responses(ABC):
 class BitResponses(Responses):
     """One bit per sample: set for +1, clear for -1."""
 
-    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(labels, n_classes)
-        n_slots = min(_SLOTS, room // (8 * self.n_words))
+        n_slots = min(_SLOTS, max_bytes // (8 * self.n_words))
         self._words = np.empty((n_slots, self.n_words), np.uint64)
         self._own = np.empty((n_classes, self.n_words), np.uint64)
         leaf = np.zeros(256, np.int8)
@@ -140,7 +140,7 @@ class BitResponses(Responses):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the answers in use, without room to spare."""
+        """Bytes of the answers in use, without unused capacity."""
         return 8 * self.n_words * len(self._slots)
 
     def _store(self, slot: int, answer: NDArray[Any]) -> None:
@@ -176,15 +176,15 @@ class BitResponses(Responses):
 class RowResponses(Responses):
     """The samples where a learner is 1, in order; elsewhere it abstains."""
 
-    def __init__(self, labels: NDArray[np.int32], n_classes: int, room: int = _ROOM) -> None:
+    def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(labels, n_classes)
-        self._rows = np.empty(room // 4, np.int32)
+        self._rows = np.empty(max_bytes // 4, np.int32)
         self._end = 0
         self._starts = np.zeros((_SLOTS, 2), np.int64)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the answers in use, without room to spare."""
+        """Bytes of the answers in use, without unused capacity."""
         used = self._starts[list(self._slots.values())]
         return int(4 * (used[:, 1] - used[:, 0]).sum()) + 16 * len(used)
 

@@ -23,7 +23,7 @@ from bigmc.kernels.boosting.cuts import (
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.options import CutKind
-from bigmc.solvers.boosting.oracle import Duals, Found
+from bigmc.solvers.boosting.oracle import Candidates, Duals
 from bigmc.solvers.boosting.predictions import Responses, bits_of_ranges, rows_of_ranges
 
 #: Feature, cut and kind of a learner of one cut; the constant one has -1 everywhere.
@@ -66,7 +66,7 @@ class Best(NamedTuple):
         return sorted({tuple(place) for place in self.places[self.values > 0].tolist()})
 
     def merge(self, later: Best) -> None:
-        """Take in what was found in later columns."""
+        """Merge the best cuts of later columns."""
         merge_best(later, self)
 
 
@@ -75,8 +75,8 @@ def sums_of(u: NDArray[Any], labels: NDArray[np.int32], engine: Engine) -> NDArr
 
     def work(first: int) -> NDArray[np.float64]:
         sums = np.zeros((2, u.shape[1]))
-        here = slice(first, first + _PART_ROWS)
-        column_sums(u[here], labels[here], *sums)
+        rows = slice(first, first + _PART_ROWS)
+        column_sums(u[rows], labels[rows], *sums)
         return sums
 
     total = np.zeros((2, u.shape[1]))
@@ -117,22 +117,22 @@ def scan_cuts(
         while lo < stop:
             hi = max(lo + 1, part[0] + int(np.searchsorted(ends, done + most, side="right")))
             columns = bins.columns[lo:hi]
-            here = ends[lo - part[0] : hi - part[0]]
-            firsts = here - bins.n_bins[columns] - done
-            hist = np.zeros((int(here[-1]) - done, u.shape[1]))
+            stops = ends[lo - part[0] : hi - part[0]]
+            firsts = stops - bins.n_bins[columns] - done
+            hist = np.zeros((int(stops[-1]) - done, u.shape[1]))
             chosen = block.chosen(columns, firsts)
             add_histograms(chosen, block.entries, u, hist)
             if cut_kind is CutKind.RAY:
                 find_rays(chosen, hist, best)
             else:
                 find_cuts(chosen, totals, hist, best)
-            done = int(here[-1])
+            done = int(stops[-1])
             lo = hi
         return best
 
     best = Best.none(*shape)
-    for _, found in engine.map(work, bins.parts):
-        best.merge(found)
+    for _, part_best in engine.map(work, bins.parts):
+        best.merge(part_best)
     return best
 
 
@@ -252,8 +252,8 @@ class LocalScan:
         """Return the answers of cuts: one pass over all columns."""
         answers: dict[Place, NDArray[Any]] = {}
         for block in self._source.stream():
-            here = sorted(place for place in places if block.lo <= place[0] < block.hi)
-            answers |= answers_in(block, here, self._scratch)
+            asked = sorted(place for place in places if block.lo <= place[0] < block.hi)
+            answers |= answers_in(block, asked, self._scratch)
         return answers
 
 
@@ -286,15 +286,15 @@ class CutOracle:
         return self._scan.edges_of(feature)
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
-        """Return the answers of learners that were found before: one pass."""
+        """Return the answers of learners from earlier passes: one pass."""
         features, cuts = learners.feature[:, 0].tolist(), learners.cut[:, 0].tolist()
         kinds = [kind_of(learners.take(k)) for k in range(len(features))]
         places = list(zip(features, cuts, kinds, strict=True))
-        found = self._scan.answers([place for place in places if place[0] >= 0])
+        answers = self._scan.answers([place for place in places if place[0] >= 0])
         everywhere = self._responses.everywhere()
-        return [found.get(place, everywhere) for place in places]
+        return [answers.get(place, everywhere) for place in places]
 
-    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Found:
+    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
         """Return the best learners of each class: one pass over all columns."""
         assert columns is None  # as `BoostingOptions` demands of learners of one cut
         totals = sums_of(duals.u, self._responses.labels, self._engine)
@@ -308,20 +308,20 @@ class CutOracle:
         missing = [place for place in cuts if place not in answers and not self._in_use(place)]
         answers |= self._scan.answers(missing) if missing else {}
         everywhere = {place: self._responses.everywhere() for place in best.wanted() if place[0] < 0}
-        return self._found(
+        return self._candidates(
             best, everywhere | {place: answers.get(place, unused) for place in cuts}, totals, duals
         )
 
     def _in_use(self, place: Place) -> bool:
         return self._responses.find(cut_learners([place]).keys()[0]) is not None
 
-    def _found(
+    def _candidates(
         self,
         best: Best,
         answers: dict[Place, NDArray[Any]],
         totals: NDArray[np.float64],
         duals: Duals,
-    ) -> Found:
+    ) -> Candidates:
         order = {place: k for k, place in enumerate(answers)}
         classes, ranks = np.nonzero(best.values > 0)
         places = [order[tuple(place)] for place in best.places[classes, ranks].tolist()]
@@ -330,7 +330,7 @@ class CutOracle:
         largest = float((2.0 * totals[1] - totals[0]).max())
         rounding = 0.5 * float(np.finfo(duals.u.dtype).eps) * largest
         sigma = duals.r * (float(best.values.max(initial=0.0)) + rounding)
-        return Found(
+        return Candidates(
             learners=cut_learners(list(answers)),
             answers=list(answers.values()),
             classes=classes,

@@ -1,4 +1,4 @@
-"""The restricted master problem: the weights of the learners found so far, by fast coordinate descent.
+"""The restricted master problem: the weights of the known learners, by fast coordinate descent.
 
 ``P(w) = ||w||_1 + r sum_i v_i sum_y exp(-gamma_iy)``, ``w >= 0``, ``r = C / (sum_i v_i (K - 1))`` (Lin et
 al. 2012, equation 7, with a weight v for every sample). The state is the matrix u of the dual weights;

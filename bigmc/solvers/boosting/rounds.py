@@ -15,13 +15,13 @@ from bigmc.progress import Progress
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.memory_plan import BoostingPlan
 from bigmc.solvers.boosting.options import BoostingOptions
-from bigmc.solvers.boosting.oracle import Duals, Found, Oracle
+from bigmc.solvers.boosting.oracle import Candidates, Duals, Oracle
 from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 
-#: The descent between two passes goes on until the violation is this part of the one the pass found.
+#: The descent between two passes ends when the violation is this part of the largest one of the pass.
 _INNER_FRACTION = 0.1
 #: The reason to stop where the answers of the learners with weight fill the memory limit.
 FULL = "memory"
@@ -62,7 +62,7 @@ class Rounds:
         self._read_before = 0
         self._started = time.monotonic()
         self._n_best = 0
-        self._found: Found | None = None
+        self._candidates: Candidates | None = None
         self._reason: str | None = None
         self.state = State(Stages(options.max_depth))
 
@@ -103,41 +103,42 @@ class Rounds:
         self._n_best = n_best = self._plan.pool(wanted, master.n_classes, in_use)
         if self._reason is None and n_best == 0:
             self._reason = FULL
-        self._found = None
+        self._candidates = None
         if n_best and (self._reason is None or self._oracle.exact):
-            self._found = self._price(n_best)
+            self._candidates = self._price(n_best)
             state.bytes_read = self._read_before + self._oracle.bytes_read
         return self._certified(point)
 
-    def _price(self, n_best: int) -> Found:
-        """Return the best learners of some of the columns, or of all where those are not worth taking in."""
+    def _price(self, n_best: int) -> Candidates:
+        """Return the best learners of some of the columns, or of all where those are not worth adding."""
         duals, options = Duals(self._master.u, self._master.r), self._options
         drawn = options.drawn_columns(self._plan.n_features, len(self.state.stages) - 1)
-        found = self._oracle.price(duals, n_best, _both(drawn, self._columns))
+        candidates = self._oracle.price(duals, n_best, _both(drawn, self._columns))
         self.state.n_passes += self._oracle.n_passes
-        if drawn is not None and found.sigma <= 1.0 + options.tol:
-            found = self._oracle.price(duals, n_best, self._columns)
+        if drawn is not None and candidates.sigma <= 1.0 + options.tol:
+            candidates = self._oracle.price(duals, n_best, self._columns)
             self.state.n_passes += self._oracle.n_passes
-        return found
+        return candidates
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Return why the run ends with this round, or None."""
-        if self._reason is None and self._found is not None:
-            # Of what a greedy search finds there is no gap: it is enough that nothing found is worth more.
+        if self._reason is None and self._candidates is not None:
+            # A greedy search proves no gap: it is enough that no candidate is worth more.
             tol = self._options.tol
-            done = certificate.gap <= tol if self._oracle.exact else self._found.sigma <= 1.0 + tol
+            done = certificate.gap <= tol if self._oracle.exact else self._candidates.sigma <= 1.0 + tol
             self._reason = "tol" if done else None
         return self._reason
 
     def improve(self) -> None:
-        """Take the learners found into the pools of their classes, and descend."""
-        master, options, found = self._master, self._options, self._found
-        assert found is not None
+        """Add the candidates to the pools of their classes, and descend."""
+        master, options, candidates = self._master, self._options, self._candidates
+        assert candidates is not None
         if options.learners == "shared":
-            found = found.shared(master.n_classes, self._n_best)
-        self._take(found)
-        violation = max(found.sigma - 1.0, 0.0)
-        self._found = found = None  # the answers are kept now; these are free for those of the next pass
+            candidates = candidates.shared(master.n_classes, self._n_best)
+        self._take(candidates)
+        violation = max(candidates.sigma - 1.0, 0.0)
+        # The answers are kept now; this frees their memory for those of the next pass.
+        self._candidates = candidates = None
         tolerance = _INNER_FRACTION * violation
         master.improve(tolerance, options.inner_rounds, options.max_sweeps, self._engine)
         self.state.n_sweeps = master.n_sweeps
@@ -163,7 +164,7 @@ class Rounds:
         return values.reshape(learners.feature.shape)
 
     def _reason_before_search(self, point: Point) -> str | None:
-        """Return why no further round is begun, whatever a search would find."""
+        """Return why no further round is begun, whatever the result of a search."""
         options = self._options
         if len(self.state.stages) - 1 >= options.n_rounds:
             return "n_rounds"
@@ -176,11 +177,11 @@ class Rounds:
 
     def _certified(self, point: Point) -> tuple[Certificate, Figures]:
         """Return the certificate of a round and its figures."""
-        state, found = self.state, self._found
+        state, candidates = self.state, self._candidates
         certificate = Certificate(-math.inf, point.objective, math.inf)
         if self._oracle.exact:
-            if found is not None:
-                state.lower = max(state.lower, point.lower_bound(found.sigma))
+            if candidates is not None:
+                state.lower = max(state.lower, point.lower_bound(candidates.sigma))
             certificate = Certificate.of(state.lower, point.objective)
         figures = {
             "n_passes": float(state.n_passes),
@@ -188,7 +189,7 @@ class Rounds:
             "objective": point.objective,
             "lower": certificate.lower,
             "gap": certificate.gap,
-            "sigma": math.nan if found is None else found.sigma,
+            "sigma": math.nan if candidates is None else candidates.sigma,
             "n_learners": float(self._master.n_learners),
             "bytes_read": float(state.bytes_read),
             "held_loss": point.held_loss,
@@ -199,14 +200,14 @@ class Rounds:
             figures |= {"restricted_lower": restricted.lower, "restricted_gap": restricted.gap}
         return certificate, figures
 
-    def _take(self, found: Found) -> None:
-        """Put the learners found into the pools of their classes, those in use again."""
-        slots = self._slots(found.learners, found.answers)
+    def _take(self, candidates: Candidates) -> None:
+        """Add the candidates to the pools of their classes; those in use are pooled again."""
+        slots = self._slots(candidates.learners, candidates.answers)
         for c, own in enumerate(self._master.classes):
-            here = zip(own.slots.tolist(), own.signs.tolist(), strict=True)
-            place = {name: k for k, name in enumerate(here)}
-            mine = found.classes == c
-            names = zip(slots[found.places[mine]].tolist(), found.signs[mine].tolist(), strict=True)
+            members = zip(own.slots.tolist(), own.signs.tolist(), strict=True)
+            place = {name: k for k, name in enumerate(members)}
+            mine = candidates.classes == c
+            names = zip(slots[candidates.places[mine]].tolist(), candidates.signs[mine].tolist(), strict=True)
             new = []
             for name in dict.fromkeys(names):
                 if name in place:
@@ -231,7 +232,7 @@ class Rounds:
         keys = self._master.responses.keys_of(slots)
         for key in set(keys):
             table, k = self._learners[key]
-            if len(table.feature) > 1:  # found in this round
+            if len(table.feature) > 1:  # a candidate of this round
                 self._learners[key] = table.take([k]), 0
         self._learners = {key: self._learners[key] for key in keys}
         learners = {key: learner for key, (learner, _) in self._learners.items()}

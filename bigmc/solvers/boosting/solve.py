@@ -3,7 +3,7 @@
 Lin, Shen, van den Hengel and Suter, "Fast training of effective multi-class boosting using coordinate
 descent optimization" (ACCV 2012), with three changes: a pass over the data brings a pool of learners for
 every class, from which columns are generated in memory until the pass is used up; the dual gives a bound
-at no further cost; and the descent solves each restricted master in proportion to what the pass found.
+at no further cost; and the descent solves each restricted master as far as the violation of the pass demands.
 """
 
 from __future__ import annotations
@@ -214,13 +214,13 @@ class _Run:
     def oracle(self) -> Iterator[Oracle]:
         """Yield the search over the columns, which reads them in this process or on the engine's workers."""
         plan, options, dataset = self._plan, self._options, self._dataset
-        blocks, max_bins, room = plan.residency, options.max_bins, plan.histogram_bytes
+        blocks, max_bins, histogram_bytes = plan.residency, options.max_bins, plan.histogram_bytes
         engine, trees = self._context.engine, options.grows_trees
         if engine.shares_memory:
             source = BinnedSource(dataset, plan.ranges, blocks, max_bins, self._counted, self.local)
             n = dataset.n_samples
             if trees:
-                yield self._tree_oracle(TreeGrower(source, n, options.max_depth, room, self.local))
+                yield self._tree_oracle(TreeGrower(source, n, options.max_depth, histogram_bytes, self.local))
             else:
                 yield self._cut_oracle(LocalScan(source, n, self._cut_kind, self.local))
             return
@@ -229,7 +229,7 @@ class _Run:
         scratch = self._context.scratch
         with columns_of(dataset, ranges, blocks, max_bins, self._counted, self._cut_kind, scratch) as columns:
             if trees:
-                how = TreePlan(options.max_depth, room, min(engine.n_threads, plan.n_threads))
+                how = TreePlan(options.max_depth, histogram_bytes, min(engine.n_threads, plan.n_threads))
                 yield self._tree_oracle(WorkerGrower(columns, how, workers))
             else:
                 yield self._cut_oracle(WorkerScan(columns, workers))

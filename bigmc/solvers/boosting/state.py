@@ -48,8 +48,8 @@ class Stages:
     def stage(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return members and weights of a stage."""
         start = self.ends[number - 1] if number else 0
-        here = slice(start, self.ends[number])
-        return self.members[here], self.weights[here]
+        entries = slice(start, self.ends[number])
+        return self.members[entries], self.weights[entries]
 
     def append(
         self,

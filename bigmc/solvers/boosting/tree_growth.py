@@ -53,7 +53,7 @@ class Grower(Protocol):
         ...
 
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
-        """Return the answers of trees found before."""
+        """Return the answers of trees from earlier passes."""
         ...
 
     @property
@@ -108,12 +108,12 @@ class TreeGrower:
         classes = range(len(self._weights))
         best = [(np.empty(0), np.empty((0, 5), np.int64))] * len(classes)
         for table in self._tables(self._drawn):
-            for c, found in self._engine.map(self._peaks, classes, table, n_best):
-                values, places = (np.concatenate(pair) for pair in zip(best[c], found, strict=True))
+            for c, peaks in self._engine.map(self._peaks, classes, table, n_best):
+                values, places = (np.concatenate(pair) for pair in zip(best[c], peaks, strict=True))
                 order = _largest(values, n_best)
                 best[c] = values[order], places[order]
-        places = np.concatenate([found for _, found in best])
-        owners = np.repeat(classes, [len(found) for _, found in best])
+        places = np.concatenate([peaks for _, peaks in best])
+        owners = np.repeat(classes, [len(peaks) for _, peaks in best])
         return Roots(owners, places[:, :3].copy(), places[:, 3:].copy())
 
     def grow(self, roots: Roots) -> Grown:
@@ -136,9 +136,9 @@ class TreeGrower:
         return Grown.joined(parts)
 
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
-        """Return the answers of trees found before: a pass for every level of every so many trees."""
+        """Return the answers of trees from earlier passes: a pass per level for each group of trees."""
         step, n_nodes = max(1, _ANSWER_NODES // self._n_samples), 1 << (self._depth - 1)
-        found = []
+        answers = []
         for first in range(0, len(learners.feature), step):
             trees = learners.take(slice(first, first + step))
             cuts = np.stack([trees.feature, trees.cut, trees.missing_below], axis=2).astype(np.int64)
@@ -152,8 +152,8 @@ class TreeGrower:
                 level = np.ascontiguousarray(cuts[:, 2**depth - 1 : 2 ** (depth + 1) - 1])
                 for table in self._tables(asked):
                     route(0, len(cuts), table, level, members, above)
-            found += answers_of(members, above, trees)
-        return found
+            answers += answers_of(members, above, trees)
+        return answers
 
     def _asked(self, features: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which columns are among these, shape (n_features,)."""

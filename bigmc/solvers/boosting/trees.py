@@ -11,7 +11,7 @@ from bigmc.engine import Engine
 from bigmc.kernels.boosting.trees import UNIT, pack_weights
 from bigmc.solvers.boosting.forest import Grown
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.boosting.oracle import Duals, Found
+from bigmc.solvers.boosting.oracle import Candidates, Duals
 from bigmc.solvers.boosting.predictions import Responses
 from bigmc.solvers.boosting.pricing import sums_of
 from bigmc.solvers.boosting.tree_growth import Grower
@@ -49,7 +49,7 @@ class TreeOracle:
         """Return the edges of the bins of a feature that a tree asks."""
         return self._grower.edges_of(feature)
 
-    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Found:
+    def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
         """Return good trees of each class, of some columns or of all: a pass for every level."""
         labels, (u, r) = self._responses.labels, duals
         total, own = sums_of(u, labels, self._engine)[:, : self._n_classes]
@@ -59,15 +59,16 @@ class TreeOracle:
         self._grower.begin(weights, columns)
         roots = self._grower.roots(n_best)
         grown = self._grower.grow(roots)
-        return self._found(grown, roots.classes, r * grown.scores * (masses[roots.classes] / UNIT), r * total)
+        scores = r * grown.scores * (masses[roots.classes] / UNIT)
+        return self._candidates(grown, roots.classes, scores, r * total)
 
-    def _found(
+    def _candidates(
         self,
         grown: Grown,
         classes: NDArray[np.int64],
         scores: NDArray[np.float64],
         constant: NDArray[np.float64],
-    ) -> Found:
+    ) -> Candidates:
         """Put together different trees, with the constant learner for every class."""
         n_classes = self._n_classes
         keys = grown.learners.keys()
@@ -78,7 +79,7 @@ class TreeOracle:
         place = {key: 1 + p for p, key in enumerate(first)}
         order = np.lexsort((-scores, classes))
         constants = np.arange(n_classes).repeat(2)
-        return Found(
+        return Candidates(
             Learners.joined([Learners.constant(self._depth), grown.learners.take(different)]),
             [self._responses.everywhere(), *(grown.answers[k] for k in different)],
             np.concatenate([classes[order], constants]),
@@ -89,5 +90,5 @@ class TreeOracle:
         )
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
-        """Return the answers of trees found before."""
+        """Return the answers of trees from earlier passes."""
         return list(self._grower.answers(learners))

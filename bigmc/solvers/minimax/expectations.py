@@ -77,12 +77,12 @@ def expectations(
         row_scale = dataset.row_scale(dataset.column_scale())
         groups = [labels[first:last] for first, last in pairwise(dataset.base)]
         for block in stream_blocks(dataset, dataset.plan(block_bytes)):
-            here = block_statistics(block, groups, dataset.n_groups, row_scale)
-            sums[block.lo : block.hi], squares[block.lo : block.hi] = (a[:, :n_classes] for a in here)
+            moments = block_statistics(block, groups, dataset.n_groups, row_scale)
+            sums[block.lo : block.hi], squares[block.lo : block.hi] = (a[:, :n_classes] for a in moments)
     else:
         for lo, hi in dataset.plan(block_bytes):
-            here = dataset.class_statistics(lo, hi)
-            sums[lo:hi], squares[lo:hi] = here[0].T, here[1].T
+            moments = dataset.class_statistics(lo, hi)
+            sums[lo:hi], squares[lo:hi] = moments[0].T, moments[1].T
     scale = dataset.column_scale()
     if scale is not None:
         sums *= scale[:, np.newaxis]

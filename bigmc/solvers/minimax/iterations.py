@@ -35,11 +35,11 @@ _SPARE, _SPARE_ROWS = 0.5, 200
 _RENEWED = 0.25
 #: Below this tolerance single precision is too coarse for the first-order steps.
 _SINGLE_PRECISION_TOL = 1e-5
-#: A lower bound of this share of the promised one has been found by a distribution that balances.
-_FOUND = 0.01
+#: From this share of the promised lower bound on, a distribution that balances is sought every time.
+_PROMISING = 0.01
 #: Thresholds are divided by this when nothing exceeds them and the bounds have not met.
 _TIGHTEN = 10.0
-#: Below these thresholds there is nothing left to find.
+#: Below these thresholds no violation is worth adding.
 _LEAST_THRESHOLD = 1e-10
 
 
@@ -85,7 +85,7 @@ class Iterations:
         self._absent = expected.absent
         self._saddle = SaddleProblem.of(expected, self.lam)
         row_scale = dataset.row_scale(dataset.column_scale())
-        self._rows = WorkingRows(dataset, expected, row_scale, plan.room, engine, plan.max_rows)
+        self._rows = WorkingRows(dataset, expected, row_scale, plan.scratch_bytes, engine, plan.max_rows)
         self._dtype = step_type(parameters.tol)
         n_psi, n_classes = expected.tau.shape
         self._choice = MethodChoice(plan.program_bytes, n_psi, n_classes, parameters.tol)
@@ -236,15 +236,15 @@ class Iterations:
         if not len(sets):
             self._seed()
         tol = min(1e-7, 1e-2 * self._parameters.tol)
-        found = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
-        if found is None:  # the time is over
+        solution = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
+        if solution is None:  # the time is over
             return True
         state.spent += program_seconds(len(sets), len(sets.components), sets.share())
-        moments = self._bound_below(found.dual)
-        priced = self._scan(found.coef, self._parameters.n_max)
+        moments = self._bound_below(solution.dual)
+        priced = self._scan(solution.coef, self._parameters.n_max)
         excess = violations(self._expected, self.lam, moments).ravel()
         order = np.argsort(-excess, kind="stable")[: self._parameters.m_max]
-        violation = priced.values - (found.nu - 1.0)
+        violation = priced.values - (solution.nu - 1.0)
         while True:
             violated = violation >= state.eps1
             state.outgrown = not self._take_rows(priced.samples[violated])
@@ -299,16 +299,16 @@ class Iterations:
     def _worth_balancing(self, promise: float) -> bool:
         """Whether to look for a distribution without mass on absent components.
 
-        Where nearly all are absent, as in hashed text, none is found, and looking costs more than the steps:
-        until the lower bound is of the order of what they promise, it is done in iterations 2, 3, 5, 9, ...
+        Where nearly all are absent, as in hashed text, there is none, and the search costs more than the
+        steps: until the lower bound nears the promised one, only iterations 2, 3, 5, 9, ... search.
         """
-        return self.state.lower > _FOUND * promise or self.state.n_iter.bit_count() == 1
+        return self.state.lower > _PROMISING * promise or self.state.n_iter.bit_count() == 1
 
     def _scan(self, coef: NDArray[np.float64], n_best: int) -> Priced:
         """Price all samples at μ, which gives upper bounds along its ray, and keep the best point."""
         state = self.state
         weights = Weights.of(self._expected, coef)
-        priced = price_constraints(self._dataset, weights, n_best, self._plan.room, self._engine)
+        priced = price_constraints(self._dataset, weights, n_best, self._plan.scratch_bytes, self._engine)
         state.n_scans += 1
         linear = upper_bound(self._expected, self.lam, coef, 0.0) - 1.0
         uppers = 1.0 + SCALES * linear + priced.phi

@@ -9,9 +9,9 @@ label subset each) and a working set J of components of the feature mapping::
     row j      F_1j       F_2j      …    F_Ij         in [τ_j − λ_j, τ_j + λ_j]  → mu_j = row dual
                α_1 ≥ 0    α_2 ≥ 0   …    α_I ≥ 0      R = −(optimum)
 
-A new constraint is a new column here, a new feature a new ranged row. Every call builds the program from
-its arguments and starts from the basis it is given, so that equal arguments give equal bits and nothing
-but arrays has to be kept to go on later.
+A new constraint is a new column, a new feature a new ranged row. Every call builds the program from
+its arguments and starts from the basis it is given, so that equal arguments give equal bits and a resumed
+run needs nothing but arrays.
 """
 
 from __future__ import annotations
@@ -204,10 +204,10 @@ class _SilentHighs(highspy.Highs):
 
 
 def _solution(solver: Any) -> MasterSolution:
-    found, basis, info = solver.getSolution(), solver.getBasis(), solver.getInfo()
-    duals = np.array(found.row_dual)
+    values, basis, info = solver.getSolution(), solver.getBasis(), solver.getInfo()
+    duals = np.array(values.row_dual)
     return MasterSolution(
-        np.array(found.col_value),
+        np.array(values.col_value),
         duals[1:],
         -float(duals[0]),
         -float(info.objective_function_value),

@@ -13,7 +13,7 @@ _COEF_ARRAYS = 20
 #: Arrays of a row of p: steps, sums, anchors, scores and temporaries.
 _DUAL_ARRAYS = 14
 #: Bytes of a worker's decoded columns.
-_LEAST_ROOM, _MOST_ROOM = 1 << 20, 64 << 20
+_LEAST_SCRATCH, _MOST_SCRATCH = 1 << 20, 64 << 20
 #: Part of the limit for the workers that scan, where one needs less.
 _SCAN_PART = 6
 #: Rows that any problem may start with.
@@ -26,8 +26,8 @@ class MinimaxPlan:
 
     Attributes
     ----------
-    room : int
-        Bytes each worker may take to read a shard, beside its scores.
+    scratch_bytes : int
+        Bytes each worker may use to read a shard, excluding its scores.
     block_bytes : int
         Bytes of a block where expectations are computed.
     max_rows : int
@@ -39,7 +39,7 @@ class MinimaxPlan:
     """
 
     memory: Plan
-    room: int
+    scratch_bytes: int
     block_bytes: int
     max_rows: int
     program_bytes: int
@@ -86,9 +86,9 @@ def plan_memory(shape: Shape, limit: int) -> MinimaxPlan:
 
 def _plan(shape: Shape, limit: int) -> MinimaxPlan:
     size = shape.n_psi * shape.n_classes
-    room = min(_MOST_ROOM, max(_LEAST_ROOM, limit // 32))
-    worker = room + shape.shard_rows * 8 * (shape.n_classes + 4)
-    scan = max(worker, 2 * max(room, shape.column_bytes), limit // _SCAN_PART)
+    scratch_bytes = min(_MOST_SCRATCH, max(_LEAST_SCRATCH, limit // 32))
+    worker = scratch_bytes + shape.shard_rows * 8 * (shape.n_classes + 4)
+    scan = max(worker, 2 * max(scratch_bytes, shape.column_bytes), limit // _SCAN_PART)
     # Sparse: a row in double precision, the old and the new one while the set changes: measured.
     entries = 44 * (shape.row_entries + 1)
     row_bytes = shape.value_bytes * shape.n_psi if shape.value_bytes else int(entries)
@@ -106,5 +106,5 @@ def _plan(shape: Shape, limit: int) -> MinimaxPlan:
     program_bytes = memory.free // 4
     more_rows = (memory.free - program_bytes) // row_bytes
     max_rows = min(shape.n_samples, few + more_rows) + shape.n_classes
-    block_bytes = max(room, shape.column_bytes)
-    return MinimaxPlan(memory, room, block_bytes, max_rows, program_bytes, scan // worker)
+    block_bytes = max(scratch_bytes, shape.column_bytes)
+    return MinimaxPlan(memory, scratch_bytes, block_bytes, max_rows, program_bytes, scan // worker)

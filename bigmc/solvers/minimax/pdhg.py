@@ -42,7 +42,7 @@ class SaddleProblem:
     Attributes
     ----------
     scale : float64 array of shape (n_psi, n_classes)
-        μ is the scale times the coefficients used here.
+        μ is the scale times the coefficients of this problem.
     tau, lam : float64 arrays of shape (n_psi, n_classes)
         τ and λ times the scale.
     """

@@ -89,7 +89,7 @@ def price_constraints(
     n_best : int
         Samples to return, those with the largest values; equal ones in the order of the data.
     scratch_bytes : int
-        Bytes a worker may take beside the scores of its shard.
+        Bytes a worker may use, excluding the scores of its shard.
 
     Raises
     ------
@@ -98,13 +98,13 @@ def price_constraints(
     """
     column_scale = dataset.column_scale()
     parts = range(dataset.n_shards)
-    found = [
+    priced = [
         f for _, f in engine.map(_price_shard, parts, dataset, weights, column_scale, n_best, scratch_bytes)
     ]
-    samples, values = np.concatenate([f.samples for f in found]), np.concatenate([f.values for f in found])
+    samples, values = np.concatenate([f.samples for f in priced]), np.concatenate([f.values for f in priced])
     best = np.lexsort((samples, -values))[:n_best]
-    masks = np.concatenate([f.masks for f in found])[best]
-    return Priced(np.max([f.phi for f in found], axis=0), samples[best], values[best], masks)
+    masks = np.concatenate([f.masks for f in priced])[best]
+    return Priced(np.max([f.phi for f in priced], axis=0), samples[best], values[best], masks)
 
 
 def _price_shard(
@@ -174,8 +174,8 @@ def gather_samples(
     parts = [(s, lo, hi) for s, (lo, hi) in enumerate(pairwise(bounds.tolist())) if hi > lo]
     wanted = [(s, samples[lo:hi] - dataset.base[s]) for s, lo, hi in parts]
     features, scale = expectations.features, dataset.column_scale()
-    found = engine.map(_gather_shard, wanted, dataset, features, len(expectations.tau), scratch_bytes, dtype)
-    for (_, lo, hi), (_, piece) in zip(parts, found, strict=True):
+    pieces = engine.map(_gather_shard, wanted, dataset, features, len(expectations.tau), scratch_bytes, dtype)
+    for (_, lo, hi), (_, piece) in zip(parts, pieces, strict=True):
         rows = row_scale[samples[lo:hi]].astype(np.float64)
         n_columns = len(features)
         if dtype is not None:
@@ -218,7 +218,7 @@ def _gather_shard(
     slot = np.full(shard.n_rows, -1, np.int64)
     slot[rows] = np.arange(len(rows))
     none = np.empty(0, np.int64)
-    found = [(none, none, np.empty(0))]
+    kept = [(none, none, np.empty(0))]
     if dtype is not None:
         whole = np.zeros((len(rows), width), dtype)
         whole[:, len(features) :] = 1.0
@@ -235,8 +235,8 @@ def _gather_shard(
         if dtype is not None:
             whole[slots[chosen], columns[chosen]] = values
         else:
-            found.append((slots[chosen], columns[chosen], values))
+            kept.append((slots[chosen], columns[chosen], values))
     if dtype is not None:
         return whole
-    at, columns, values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
+    at, columns, values = (np.concatenate(pieces) for pieces in zip(*kept, strict=True))
     return scipy.sparse.csr_array((values, (at, columns)), shape=(len(rows), len(features)))

@@ -127,16 +127,17 @@ class WorkingSets:
         matrix = self._matrix(rows.vectors(slots), weight)
         tau, slack = expectations.tau.ravel()[self.components], lam.ravel()[self.components]
         cost = 1.0 / member.sum(axis=1) - 1.0
-        found = solve_master(matrix, cost, tau - slack, tau + slack, self.basis, seconds=seconds, tol=tol)
-        if found is None:
+        solution = solve_master(matrix, cost, tau - slack, tau + slack, self.basis, seconds=seconds, tol=tol)
+        if solution is None:
             return None
-        self.basis = found.basis
+        self.basis = solution.basis
         coef = np.zeros(expectations.tau.size)
-        coef[self.components] = found.mu
-        alpha = np.maximum(found.alpha, 0.0)
+        coef[self.components] = solution.mu
+        alpha = np.maximum(solution.alpha, 0.0)
         dual = np.zeros((len(rows), self._n_classes))
         np.add.at(dual, slots, (alpha / alpha.sum())[:, np.newaxis] * weight)
-        return Restricted(coef.reshape(expectations.tau.shape), found.nu, found.objective, dual, found.n_iter)
+        nu, objective = solution.nu, solution.objective
+        return Restricted(coef.reshape(expectations.tau.shape), nu, objective, dual, solution.n_iter)
 
     def _members(self) -> NDArray[np.uint8]:
         return np.unpackbits(self.masks, axis=1, bitorder="little")[:, : self._n_classes]

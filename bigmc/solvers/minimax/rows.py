@@ -16,9 +16,9 @@ from bigmc.solvers.minimax.expectations import Expectations
 from bigmc.solvers.minimax.pricing import array_type, gather_samples
 from bigmc.store.dataset import Dataset
 
-#: Times that mass of one sign is taken away at most, and the share of all mass that is of one sign then.
+#: Times that mass of one sign is removed at most, and the share of all mass that is of one sign then.
 _REMOVALS, _LONE = 20, 0.999
-#: Corrections of the rest at most, the steps in which one is found, and how exactly.
+#: Corrections of the rest at most, and the most steps and the relative residual of each.
 _CORRECTIONS, _STEPS, _SOLVED = 4, 100, 1e-8
 #: Rows of an array that are moved at once, and bytes of a value while rows are looked at in double precision.
 _MOVED, _CHUNK_BYTES = 64, 64
@@ -133,12 +133,12 @@ class WorkingRows:
 
     def vectors(self, places: NDArray[np.int64]) -> Any:
         """Return ψ of some rows in double precision."""
-        found = self.matrix[places]
+        vectors = self.matrix[places]
         if self._type is not None:
-            found = found.astype(np.float64)
+            vectors = vectors.astype(np.float64)
             central = places < len(self._centroids)
-            found[central] = self._centroids[places[central]]
-        return found
+            vectors[central] = self._centroids[places[central]]
+        return vectors
 
     def _chunks(self) -> Iterator[slice]:
         """Yield the rows, so many at once that some copies of them are within the scratch memory."""
@@ -174,7 +174,7 @@ class WorkingRows:
             spread = np.sqrt(self._weighed(features, dual, Measure.SQUARE))
             unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=chosen & (spread > 0))
             # Conjugate gradients, for every class its own.
-            found, residual = np.zeros_like(total), unit * total
+            correction, residual = np.zeros_like(total), unit * total
             direction, square = residual.copy(), (residual**2).sum(axis=0)
             least = _SOLVED**2 * square
             for _ in range(_STEPS):
@@ -183,14 +183,14 @@ class WorkingRows:
                 image = unit * self._weighed(features, dual * self._weighing(features, unit * direction))
                 bend = (direction * image).sum(axis=0)
                 length = np.divide(square, bend, out=np.zeros_like(bend), where=(bend > 0) & (square > least))
-                found += length * direction
+                correction += length * direction
                 residual -= length * image
                 before, square = square, (residual**2).sum(axis=0)
                 direction = (
                     residual
                     + np.divide(square, before, where=before > 0, out=np.zeros_like(before)) * direction
                 )
-            dual = dual * np.maximum(1.0 - self._weighing(features, unit * found), 0.0)
+            dual = dual * np.maximum(1.0 - self._weighing(features, unit * correction), 0.0)
         mass = dual.sum()
         return dual / mass if mass > 0 else dual
 

@@ -43,7 +43,7 @@ class State:
     spent, allowance : float
         Expected seconds of the linear programs since then, and how many there may be.
     outgrown : bool
-        The working set has no room for the constraints that were found.
+        The working set cannot hold the violated constraints.
     setbacks : int
         How often the first-order steps had to take over again.
     exact : bool

@@ -43,7 +43,7 @@ def lower_bound(
     precision: np.dtype[Any],
     margins: Margins,
     factor: NDArray[np.float64],
-    found: Gradients,
+    gradients: Gradients,
     entropy: Callable[[NDArray[np.float64], float], float] | None = None,
 ) -> DualPoint:
     """Return the better of the dual points that the present scores give.
@@ -61,8 +61,8 @@ def lower_bound(
     margins : Margins
         At the present scores; those of pairs where there are factors.
     factor : float64 array of shape (n_classes, n_classes), or of no rows
-        Factors of the dual variables, with which `found` was computed.
-    found : Gradients
+        Factors of the dual variables, with which `gradients` was computed.
+    gradients : Gradients
     entropy : callable, optional
         For the log loss, see `bigmc.solvers.sparse.problem.Problem.entropy`.
     """
@@ -81,10 +81,10 @@ def lower_bound(
         return loss.dual_value(scale, slope, total, weight_sum, scaled_entropy)
 
     allowance = 1.0 - _ROUNDING * float(np.finfo(precision).eps)
-    feasible = alpha / found.largest_norm * allowance if found.largest_norm > 0 else np.inf
+    feasible = alpha / gradients.largest_norm * allowance if gradients.largest_norm > 0 else np.inf
     scale = min(feasible, loss.largest_scale(slope, total))
     best = DualPoint(scale, value(scale))
     if ridge > 0:
-        unscaled = DualPoint(1.0, value(1.0) - found.distance / (2.0 * ridge))
+        unscaled = DualPoint(1.0, value(1.0) - gradients.distance / (2.0 * ridge))
         best = max(best, unscaled, key=lambda point: point.value)
     return best

@@ -31,11 +31,11 @@ class Coefficients:
 
     def slots(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each of the increasing `features`, -1 where its weights are zero."""
-        found = np.searchsorted(self.features, features)
-        inside = found < len(self.features)
+        places = np.searchsorted(self.features, features)
+        inside = places < len(self.features)
         hit = np.zeros(len(features), bool)
-        hit[inside] = self.features[found[inside]] == features[inside]
-        return np.where(hit, found, -1)
+        hit[inside] = self.features[places[inside]] == features[inside]
+        return np.where(hit, places, -1)
 
     def take(self, features: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the weights of `features`, zeros included, as a new array."""

@@ -133,12 +133,12 @@ class BlockSource:
 
     def holding(self, features: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
         """Return which blocks hold the increasing `features`, and where in each."""
-        found = {}
+        places = {}
         for number, (lo, hi) in enumerate(self.ranges):
             start, stop = np.searchsorted(features, [lo, hi])
             if stop > start:
-                found[number] = features[start:stop] - lo
-        return found
+                places[number] = features[start:stop] - lo
+        return places
 
 
 def cut_ranges(ranges: Iterable[tuple[int, int]], most_columns: int) -> list[tuple[int, int]]:

@@ -79,12 +79,12 @@ def start_on_sample(run: SparseRun, sample: Task, memory: int, tol: float) -> St
         descent=replace(run.descent, seed=run.descent.seed + 1),
         context=RunContext(run.context.local_engine, progress=show),
     )
-    found = train_in_memory(smaller, plan_memory(memory, sample.size(tol)), None, None).state
-    coef = found.coef.rows[:, : sample.dataset.n_classes]
-    start = Start(found.coef.features, coef, found.intercept)
+    trained = train_in_memory(smaller, plan_memory(memory, sample.size(tol)), None, None).state
+    coef = trained.coef.rows[:, : sample.dataset.n_classes]
+    start = Start(trained.coef.features, coef, trained.intercept)
     state = State.at(start, run.task.width, run.task.alpha)
-    state.n_iter, state.nnz_read = found.n_iter, run.task.dataset.nnz
-    state.norms = found.norms
+    state.n_iter, state.nnz_read = trained.n_iter, run.task.dataset.nnz
+    state.norms = trained.norms
     return state
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigmc.budget import MemoryLimitError, Plan
 from bigmc.solvers.sparse.screening import Screening
-from bigmc.store.memory_shard import MAX_ROWS
+from bigmc.store.shards.memory_shard import MAX_ROWS
 
 #: Below this tolerance float32 scores are too coarse for the certificate.
 SINGLE_PRECISION_TOL = 1e-5
@@ -242,9 +242,9 @@ def _plan_part(limit: int, share: float, size: Size) -> tuple[int, int] | None:
     # drawn rows of neighbouring shards are put together while they fit into one, which is at least half full
     n_shards = min(size.n_shards, 2 * -(-rows // MAX_ROWS))
     part = replace(size, n_samples=rows, nnz=entries, n_shards=n_shards)
-    room = limit - entries * (2 + size.itemsize)  # drawn, and once more in blocks for the solver
+    bytes_left = limit - entries * (2 + size.itemsize)  # drawn, and once more in blocks for the solver
     with suppress(MemoryLimitError):
-        plan = plan_memory(room, part)
+        plan = plan_memory(bytes_left, part)
         if plan.newton_bytes >= entries * (4 + size.itemsize) + 24 * rows:
-            return room, plan.newton_bytes
+            return bytes_left, plan.newton_bytes
     return None

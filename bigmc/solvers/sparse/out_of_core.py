@@ -55,15 +55,32 @@ def chunk_plan(run: SparseRun, chunk_bytes: int | None) -> ChunkPlan:
     return plan if chunk_bytes is None else replace(plan, chunk_bytes=chunk_bytes)
 
 
+def plan_out_of_core(run: SparseRun, chunk_bytes: int | None) -> ChunkPlan | None:
+    """Return how to go through chunks; None where memory is enough for dual coordinates alone.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the limit cannot work.
+    """
+    try:
+        return chunk_plan(run, chunk_bytes)
+    except MemoryLimitError:
+        if plan_blocks(run) is None:
+            raise
+        return None
+
+
 def train_out_of_core(
-    run: SparseRun, chunks: ChunkPlan, start: Start | None, saved: Packed | None
+    run: SparseRun, chunks: ChunkPlan | None, start: Start | None, saved: Packed | None
 ) -> Trained:
     """Train on samples that do not fit into memory together.
 
     Parameters
     ----------
     run : SparseRun
-    chunks : ChunkPlan
+    chunks : ChunkPlan or None
+        None where memory is enough for dual coordinates alone.
     start : Start or None
         Weights to start from.
     saved : Packed or None
@@ -71,9 +88,10 @@ def train_out_of_core(
     """
     task = run.task
     give_back_large_arrays()
-    descended = _by_row_blocks(run, start, saved)
-    if descended is not None and not _goes_on(run, descended):
+    descended = _by_row_blocks(run, start if chunks else None, saved)
+    if descended is not None and (chunks is None or not _goes_on(run, descended)):
         return descended
+    assert chunks is not None
     state = descended.state if descended else State.unpack(saved, task.width) if saved else None
     if state is None or state.corrected:
         sampled = _plan_sample(run)

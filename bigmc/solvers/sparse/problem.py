@@ -186,11 +186,11 @@ class Problem:
 
         def add(part: tuple[int, int], columns: Columns, used: Any, scale: Any, rows: Any) -> None:
             s, k = part
-            here = slice(columns.base[s], columns.base[s + 1])
+            own = slice(columns.base[s], columns.base[s + 1])
             shard = (columns.indptr[s], columns.indices, columns.data)
-            n_rows = here.stop - here.start
+            n_rows = own.stop - own.start
             span = (n_rows * k // n_cuts, n_rows * (k + 1) // n_cuts)
-            add_columns(used, shard, self.row_scale[here], scale, rows, span, self.scores[here])
+            add_columns(used, shard, self.row_scale[own], scale, rows, span, self.scores[own])
 
         self._each_part(start)
         for columns in holding:
@@ -223,14 +223,14 @@ class Problem:
         self._each_part(fill)
 
     @cached_property
-    def room(self) -> NDArray[Any]:
-        """An array as large as the slopes, for probabilities or other slopes."""
+    def spare_slopes(self) -> NDArray[Any]:
+        """An array of the shape of the slopes, for probabilities or slopes of other scores."""
         return np.empty_like(self.slopes)
 
     def dual_samples(self, factor: NDArray[np.floating]) -> Samples:
         """Return the samples as kernels take them that add up gradients of a dual point.
 
-        A loss that keeps slopes has those in the place of the scores; they are in the problem's `room`.
+        A loss that keeps slopes has those in the place of the scores; they are in `spare_slopes`.
 
         Parameters
         ----------
@@ -239,16 +239,17 @@ class Problem:
         """
         if not self.objective.loss.keeps_slopes:
             return self.slope_samples
+        slopes = self.spare_slopes
 
         def fill(part: tuple[int, int]) -> None:
             some = slice(*part)
             if len(factor):
-                log_rows.balanced_slopes(self.scores[some], self.labels[some], factor, self.room[some])
+                log_rows.balanced_slopes(self.scores[some], self.labels[some], factor, slopes[some])
             else:
-                self.objective.fill_slopes(self.scores[some], self.labels[some], self.room[some], None)
+                self.objective.fill_slopes(self.scores[some], self.labels[some], slopes[some], None)
 
         self._each_part(fill)
-        return self.samples._replace(scores=self.room)
+        return self.samples._replace(scores=slopes)
 
     def total_loss(self) -> float:
         """Return the weighted sum of the losses at the present scores."""
@@ -304,15 +305,15 @@ class Problem:
             return Samples(scores[some], labels[some], weights[some], row_scale[some], gain[some])
 
         def add_up(part: tuple[int, int]) -> NDArray[np.float64]:
-            total, kept = np.zeros(self.width), kernels.room(self.scores[:most])
+            total, kept = np.zeros(self.width), kernels.workspace(self.scores[:most])
             for lo in range(*part, most):
                 some = slice(lo, min(lo + most, part[1]))
                 span = (0, some.stop - lo)
-                here = samples_of(some)
+                samples = samples_of(some)
                 unused = np.zeros((2, 1, self.width), self.dtype)
-                kernels.gradient(span, rows, here, kept, *unused)
+                kernels.gradient(span, rows, samples, kept, *unused)
                 product = np.zeros((1, self.width), self.dtype)
-                kernels.hessian(span, rows, here, kept, wide, product)
+                kernels.hessian(span, rows, samples, kept, wide, product)
                 total += product[0]
             return total
 

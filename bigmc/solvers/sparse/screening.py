@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 #: squared hinge, 6 % at 2e-6, and 16 % with log loss; rare features are proved first.)
 NEAR = 0.1
 #: Rounding, in units of the precision: of the scores, for gap and objective, which single precision moved by
-#: 0.02 units at most on 600,000 scores of up to 784 terms; and of the norms kept here.
+#: 0.02 units at most on 600,000 scores of up to 784 terms; and of the saved norms.
 _ROUNDING = 16.0
 _SLACK = 16.0 * float(np.finfo(np.float32).eps)
 #: Features looked at together.
@@ -141,8 +141,8 @@ class Screening:
         reach = conversion * np.sqrt(2.0 * (max(upper - lower, 0.0) + rounding))
         kept = self.zero[weighted]
         for start in range(0, len(self.zero), _CHUNK):
-            here = slice(start, start + _CHUNK)
-            known = self.curvatures[here] >= 0.0
-            radius = reach * np.sqrt(np.maximum(self.curvatures[here], 0.0, dtype=np.float64))
-            self.zero[here] |= known & (scale * self.norms[here] + radius < alpha * (1.0 - _SLACK))
+            some = slice(start, start + _CHUNK)
+            known = self.curvatures[some] >= 0.0
+            radius = reach * np.sqrt(np.maximum(self.curvatures[some], 0.0, dtype=np.float64))
+            self.zero[some] |= known & (scale * self.norms[some] + radius < alpha * (1.0 - _SLACK))
         self.zero[weighted] = kept

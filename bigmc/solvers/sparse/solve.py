@@ -19,7 +19,6 @@ from bigmc.solvers.loop import Limits, load
 from bigmc.solvers.sparse.chunks.plan import plan_chunks
 from bigmc.solvers.sparse.in_memory import train_in_memory
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory
-from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm, train_out_of_core
 from bigmc.solvers.sparse.run import SparseRun
 from bigmc.solvers.sparse.state import Start
 
@@ -35,7 +34,8 @@ class Solution:
     ----------
     features : int64 array of shape (n_nonzero,)
         Features with non-zero weights, increasing.
-    coef : float64 array of shape (n_nonzero, n_classes)
+    coef : float array of shape (n_nonzero, n_classes)
+        Of single precision where memory has no room for more.
     intercept : float64 array of shape (n_classes,)
     objective : float
     certificate : Certificate
@@ -63,7 +63,7 @@ class Solution:
     """
 
     features: NDArray[np.int64]
-    coef: NDArray[np.float64]
+    coef: NDArray[np.floating]
     intercept: NDArray[np.float64]
     objective: float
     certificate: Certificate
@@ -100,17 +100,19 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
         If the data lead to numbers that are not finite.
     """
     plan = _plan(run) if chunk_bytes is None else None
-    chunks = None if plan else chunk_plan(run, chunk_bytes)
-    saved = load(run.context, run.fingerprint)
     if plan:
+        saved = load(run.context, run.fingerprint)
         state, certificate, column_scale = train_in_memory(run, plan, start, saved)
     else:
-        assert chunks is not None
+        from bigmc.solvers.sparse.out_of_core import plan_out_of_core, train_out_of_core  # which take .03 s
+
+        chunks = plan_out_of_core(run, chunk_bytes)
+        saved = load(run.context, run.fingerprint)
         state, certificate, column_scale = train_out_of_core(run, chunks, start, saved)
     dataset = run.task.dataset
     return Solution(
         features=state.coef.features,
-        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes], np.float64),
+        coef=np.ascontiguousarray(state.coef.rows[:, : dataset.n_classes]),
         intercept=state.intercept,
         objective=certificate.upper,
         certificate=certificate,
@@ -152,6 +154,8 @@ def largest_alpha(run: SparseRun) -> float:
     run = replace(run, task=replace(run.task, alpha=tiny), limits=Limits(_ANY_TOL, 1, run.limits.memory))
     plan = _plan(run)
     if plan is None:
+        from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm
+
         return largest_norm(run, chunk_plan(run, None))
     n_classes = run.task.dataset.n_classes
     nothing = Start(np.empty(0, np.int64), np.empty((0, n_classes)), np.zeros(n_classes))
@@ -172,7 +176,10 @@ def _plan(run: SparseRun) -> SolverPlan | None:
         try:
             return plan_memory(limit, size)
         except MemoryLimitError:
-            plan_chunks(limit, 1, run.shard_rows, size)
+            from bigmc.solvers.sparse.ridge.row_blocks import plan_blocks  # with out_of_core
+
+            if plan_blocks(run, limit) is None:
+                plan_chunks(limit, 1, run.shard_rows, size)
             return None
 
     return plan_within(limit, plan)

@@ -36,7 +36,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Weights, and what a pass over all samples found at them.
+    """Weights, and the objective and its derivatives there, from a pass over all samples.
 
     Attributes
     ----------

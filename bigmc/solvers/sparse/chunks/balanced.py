@@ -81,7 +81,7 @@ def balanced(
     """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
 
     Where the candidates have no minimum with the samples of any chunk, it is feasible by the intercept and by
-    nearly constant features, or by the intercept alone. None if not even that is found: all chunks have too
+    nearly constant features, or by the intercept alone. None if there is not even that: all chunks have too
     few positive margins.
 
     Parameters
@@ -107,9 +107,9 @@ def balanced(
             if attempt is _Attempt.CANDIDATES:
                 parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, needed) + parts
             problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
-            found = _balance(task, problem, chunk, anchor, rows, parts)
-            if found:
-                level, left = found
+            balance = _balance(task, problem, chunk, anchor, rows, parts)
+            if balance:
+                level, left = balance
                 for part in parts:
                     rows[part.layer][part.places] = part.rows
                 layers = [layer.features for layer in spill.layers]

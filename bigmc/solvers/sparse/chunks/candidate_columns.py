@@ -124,7 +124,7 @@ class CandidateColumns:
     def further(self, state: State) -> Further:
         """Return candidates that a pass is to add, or what names them by some of its shards, if it may.
 
-        Weights move little once there was a pass, and what it found is better than an estimate.
+        Weights move little after the first pass, and its norms are better than an estimate.
         """
         if not self._extensible(state):
             return None
@@ -209,7 +209,7 @@ class CandidateColumns:
         """Return the features whose gradients the next pass keeps, in increasing order.
 
         Those with weights and the layers come first, then those whose gradients may be too large, then those
-        found small in the last pass though their bounds were not: without gradients there are bounds again.
+        small in the last pass though their bounds were not: without gradients there are bounds again.
         """
         last = self.column_nnz if state.norms is None else state.norms
         wanted = last.astype(np.float32)  # one number a feature at a time: there are many

@@ -66,7 +66,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Certified:
-    """What a pass found.
+    """The sums and bounds of a pass.
 
     Attributes
     ----------
@@ -285,18 +285,18 @@ class Certifier:
         before: NDArray[np.int64],
         features: NDArray[np.int64],
         chosen: NDArray[np.int64],
-        found: PassSums,
+        sums: PassSums,
     ) -> Evaluated:
         """Return the anchor with the gradients of `features` instead of those of the features `before`.
 
-        What a pass found for others is that of its dual point, which an intercept makes differ a little; the
-        next round measures it anew.
+        The gradients that a pass computes for other features are those of its dual point, which an intercept
+        changes a little; the next round computes them anew.
         """
         at = np.searchsorted(chosen, features)
         gradient = self._task.objective.loss.unpacked(
-            found.gradient[at], self._task.n_classes, self._task.width
+            sums.gradient[at], self._task.n_classes, self._task.width
         )
-        curvature = found.curvature[at]
+        curvature = sums.curvature[at]
         order = np.argsort(before)
         place = np.searchsorted(before, features, sorter=order)
         same = place < len(before)

@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.kernels.csc import select_rows
 from bigmc.kernels.linear.arguments import Entries, GradientSums
 from bigmc.objectives import Curvature, Objective
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch
+from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, decoded_blocks, of_rows
 from bigmc.store.dataset import Dataset
-from bigmc.store.memory_shard import MAX_ROWS
-from bigmc.store.shard import Shard
+from bigmc.store.shards.memory_shard import MAX_ROWS
+from bigmc.store.shards.shard import Shard
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
 _MOST_PARTS = 16
@@ -262,16 +261,7 @@ def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequ
     place = np.full(MAX_ROWS, -1, np.int32)
     place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
     for block in blocks:
-        gradients.add(_of_rows(block, place))
-
-
-def _of_rows(block: Block, place: NDArray[np.int32]) -> Block:
-    """Return the entries of some rows, which get the numbers at their places; the others have -1."""
-    counts = np.zeros(block.hi - block.lo, np.int32)
-    indices, data = np.empty_like(block.indices), np.empty_like(block.data)
-    n = select_rows(block.indptr, block.indices, block.data, place, counts, indices, data)
-    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return Block(block.lo, block.hi, indptr, indices[:n], data[:n])
+        gradients.add(of_rows(block, place))
 
 
 class _PartGradients:
@@ -369,16 +359,5 @@ def _decoded(
 
 def _blocks(dataset: Dataset, shard: Shard, request: PassRequest) -> Iterator[Block]:
     """Decode the columns of a shard, as many at a time as the request allows."""
-    entries = max(request.block_bytes // (2 + dataset.dtype.itemsize), shard.n_rows)
-    rows, values = np.empty(entries, np.uint16), np.ones(entries, dataset.dtype)
     step = min(PIECE_FEATURES, max(1, request.block_columns))
-    lo = 0
-    while lo < shard.n_features:
-        offsets = shard.indptr(lo, min(lo + step, shard.n_features))
-        width = max(1, int(np.searchsorted(offsets, offsets[0] + entries, side="right")) - 1)
-        start, stop = int(offsets[0]), int(offsets[width])
-        if stop > start:
-            shard.read(start, stop, rows, None if dataset.weighting.binary else values)
-            n = stop - start
-            yield Block(lo, lo + width, offsets[: width + 1] - start, rows[:n], values[:n])
-        lo += width
+    return decoded_blocks(dataset, shard, request.block_bytes // (2 + dataset.dtype.itemsize), step)

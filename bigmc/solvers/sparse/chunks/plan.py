@@ -152,8 +152,8 @@ class ChunkPlan:
 
     def n_chunks(self, nnz: int, n_features: int) -> int:
         """Return the number of chunks for candidates of so many entries."""
-        room = self.chunk_bytes - self.feature_bytes * n_features
-        return max(1, -(-int(_CHUNK_MARGIN * (nnz * self.entry_bytes + self.fixed_bytes)) // max(room, 1)))
+        free = self.chunk_bytes - self.feature_bytes * n_features
+        return max(1, -(-int(_CHUNK_MARGIN * (nnz * self.entry_bytes + self.fixed_bytes)) // max(free, 1)))
 
 
 def gradient_bytes(n_kept: int, n_workers: int) -> int:

@@ -100,8 +100,8 @@ class RareFeatures:
 
     def add(self, chunk: Chunk, problem: Problem) -> None:
         """Collect the samples of a chunk, whose scores the problem has."""
-        found = [self._entries(columns) for columns in chunk.held]
-        columns, rows, values = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        entries = [self._entries(columns) for columns in chunk.held]
+        columns, rows, values = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
         used, rows = np.unique(rows, return_inverse=True)
         weights = chunk.samples.weights
         self._collected.append(
@@ -151,16 +151,16 @@ class RareFeatures:
 
     def _problem(self) -> Problem | None:
         """Return the problem of the samples, if any has a weight."""
-        task, found = self._task, self._collected
-        weights = [c.weights for c in found if c.weights is not None]
-        most = max(c.labels.shape[1] for c in found)
+        task, collected = self._task, self._collected
+        weights = [c.weights for c in collected if c.weights is not None]
+        most = max(c.labels.shape[1] for c in collected)
         labels = [
-            np.pad(c.labels, ((0, 0), (0, most - c.labels.shape[1])), constant_values=-1) for c in found
+            np.pad(c.labels, ((0, 0), (0, most - c.labels.shape[1])), constant_values=-1) for c in collected
         ]
         samples = Samples(
             task.dataset,
             np.concatenate(labels),
-            np.concatenate([c.scale for c in found]),
+            np.concatenate([c.scale for c in collected]),
             np.concatenate(weights) if weights else None,
             task.dataset.column_scale(),
         )
@@ -168,7 +168,7 @@ class RareFeatures:
             return None
         problem = Problem(samples, task.objective, task.alpha, samples.weights, task.dtype, task.engine)
         start = 0
-        for part in found:
+        for part in collected:
             problem.scores[start : start + len(part.scores)] = part.scores
             start += len(part.scores)
             part.scores = np.empty_like(problem.scores, shape=(0, task.width))  # a view would keep them
@@ -176,10 +176,10 @@ class RareFeatures:
 
     def _columns(self, n_samples: int) -> Columns:
         """Return the entries of all chunks by feature."""
-        found, n_columns = self._collected, len(self.features)
-        firsts = np.cumsum([0, *(len(c.labels) for c in found)])
-        rows = np.concatenate([c.rows + first for c, first in zip(found, firsts, strict=False)])
-        columns = np.concatenate([c.columns for c in found])
+        collected, n_columns = self._collected, len(self.features)
+        firsts = np.cumsum([0, *(len(c.labels) for c in collected)])
+        rows = np.concatenate([c.rows + first for c, first in zip(collected, firsts, strict=False)])
+        columns = np.concatenate([c.columns for c in collected])
         base = np.append(np.arange(0, n_samples, PIECE_ROWS), n_samples)
         cell = (rows // PIECE_ROWS) * n_columns + columns
         order = np.lexsort((rows, cell))
@@ -192,7 +192,7 @@ class RareFeatures:
             np.arange(n_columns),
             np.column_stack([starts, ends]),
             (rows % PIECE_ROWS)[order].astype(np.uint16),
-            np.concatenate([c.values for c in found])[order],
+            np.concatenate([c.values for c in collected])[order],
             base,
             len(rows),
         )

@@ -40,7 +40,7 @@ from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
 from bigmc.solvers.sparse.chunks.row_rounds import Damped, Point, follow_rows
-from bigmc.solvers.sparse.chunks.stochastic_read import first_weights
+from bigmc.solvers.sparse.chunks.stochastic_read import first_weights, follow_chunks
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
@@ -193,8 +193,20 @@ class ChunkRounds:
         else:
             self._write()
             self._norms = Norms.EXACT
-            self._evaluate()
+            self._first_steps(progress)
             state.rounds, state.gain = 1, math.inf
+
+    def _first_steps(self, progress: ProgressCallback) -> None:
+        """Evaluate the weights that stochastic steps along several chunks come to, or none."""
+        state, before = self.state, self.state.anchor
+        if self._columns.spill.n_chunks > 1:
+            row_bytes = self._plan.row_bytes
+            found = follow_chunks(self._task, self._columns.spill, state.intercept, row_bytes, progress)
+            state.coef, state.intercept = found
+        self._evaluate()
+        if before and state.anchor and not state.anchor.objective <= before.objective:
+            state.coef, state.intercept = before.coef, before.intercept.copy()
+            self._evaluate()
 
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""

@@ -104,7 +104,7 @@ class RowSamples:
             for part in self.parts:
                 scale = column_scale[part.slot : part.slot + len(part.columns[0]) - 1]
                 scales = (self.scale[part.first :], scale)
-                here = places[part.first :]
-                stochastic.fill_rows(part.columns, scales, here, part.slot, next_entry, rows)
+                part_places = places[part.first :]
+                stochastic.fill_rows(part.columns, scales, part_places, part.slot, next_entry, rows)
             yield rows
             start = stop

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
-from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES
+from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
+from bigmc.solvers.sparse.chunks.row_rounds import Point
 from bigmc.solvers.sparse.chunks.stochastic_start import ShardSamples, Started, StochasticSteps, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -141,3 +142,32 @@ def read(
         )
         steps.follow(ShardSamples.of(spill, s, plan.table, rows, weights), generator)
     return steps.result(plan.most_weights)
+
+
+def follow_chunks(
+    task: ChunkTask,
+    spill: Spill,
+    intercept: NDArray[np.float64],
+    row_bytes: int,
+    progress: ProgressCallback,
+) -> Point:
+    """Return weights that have followed the samples of all chunks, from none.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+        Has the columns of the candidates, in one layer.
+    intercept : float64 array of shape (n_classes,)
+        To start from.
+    row_bytes : int
+        Bytes of the entries that are put into row order together.
+    progress : callable
+    """
+    steps = StochasticSteps(task, spill.features, intercept, row_bytes)
+    generator = np.random.default_rng(np.random.SeedSequence([task.seed, spill.n_chunks]))
+    for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+        progress(Progress("first weights", done, spill.n_chunks, "chunks"))
+        steps.follow(RowSamples.of_chunk(chunk), generator)
+    started = steps.result()
+    return Point(started.coef, started.intercept)

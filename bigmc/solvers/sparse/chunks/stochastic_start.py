@@ -25,6 +25,9 @@ from bigmc.solvers.sparse.scratch.spill import Spill
 #: What the first sample that has a feature moves its weights by, where all values are alike and rows have
 #: length 1. Larger steps do as well, but for the squared hinge of many classes.
 RATE = 1.0
+#: A feature of smaller values is taken for one of zeros only: in single precision their squares, times those
+#: of the slopes, come to nothing.
+_SMALLEST_SIZE = 1e-15
 #: Features whose weights are computed at once.
 _SLAB = 1 << 11
 
@@ -122,7 +125,7 @@ class StochasticSteps:
         self._sums, self._level = _no_sums(len(table), width), _no_sums(int(task.fit_intercept), width)
         self._weight, self._row_entries = 0.0, 0.0
 
-    def follow(self, samples: ShardSamples, generator: np.random.Generator) -> None:
+    def follow(self, samples: RowSamples, generator: np.random.Generator) -> None:
         """Go through samples in a random order."""
         task, objective = self._task, self._task.objective
         if not len(samples.counts):
@@ -176,10 +179,11 @@ class StochasticSteps:
     def _strength(self) -> Strength:
         return Strength(self._task.alpha, self._task.objective.ridge, self._weight)
 
-    def _set_rates(self, samples: ShardSamples) -> None:
+    def _set_rates(self, samples: RowSamples) -> None:
         """Set the step sizes of the features that come up for the first time, by the sizes of their values.
 
-        So units do not matter, neither those of a feature nor those of the rows.
+        So units do not matter, neither those of a feature nor those of the rows. Stored zeros alone say
+        nothing of the size: a feature that has only these in a shard waits for the next.
         """
         self._row_entries = self._row_entries or max(float(samples.counts.mean()), 1.0)
         unit = RATE / np.sqrt(self._row_entries)
@@ -188,9 +192,9 @@ class StochasticSteps:
             counts = np.diff(part.columns[0])
             here = slice(part.slot, part.slot + len(counts))
             squares, rates = np.zeros(len(counts)), self._sums.rates[here]
-            stochastic.add_squares(part.columns, samples.scale, squares)
+            stochastic.add_squares(part.columns, samples.scale[part.first :], squares)
             size = self._column_scale[here] * np.sqrt(squares / np.maximum(counts, 1))
-            new = (rates == 0) & (size > 0)
+            new = (rates == 0) & (size > _SMALLEST_SIZE)
             rates[new] = unit / size[new]
 
 

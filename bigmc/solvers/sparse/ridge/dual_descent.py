@@ -30,6 +30,7 @@ from bigmc.solvers.sparse.state import Start
 from bigmc.store.block import Block, read_block
 from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import inverse
+from bigmc.store.weighting import Weighting
 
 MANY_FEATURES = 1000
 """Features that occur from which on dual coordinates are worth it: with fewer Newton steps are quick."""
@@ -103,12 +104,17 @@ class DualDescent:
         """Return the bytes it takes, with the weights it returns."""
         counts = dataset.column_nnz()
         n_lone, n_shared = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts > 1))
-        width = -(-dataset.n_classes // LANES) * LANES
+        width, of_feature = -(-dataset.n_classes // LANES) * LANES, DualDescent.memory_of_feature
         entries = dataset.nnz * (2 * (2 + dataset.dtype.itemsize) + 4 + 4 + dataset.dtype.itemsize)
         per_row = 8 * 8 + 4 * dataset.most_labels()
         duals = DualDescent.memory_of_duals(dataset)
-        features = (12 * width + 40) * (n_shared + 1) + (8 * width + 40) * n_lone
+        features = of_feature(dataset.n_classes) * (n_shared + 1) + (8 * width + 40) * n_lone
         return entries + per_row * dataset.n_samples + duals + features
+
+    @staticmethod
+    def memory_of_feature(n_classes: int) -> int:
+        """Return the bytes of the weights of a feature of several samples, and of what is beside them."""
+        return 12 * -(-n_classes // LANES) * LANES + 40
 
     @staticmethod
     def memory_of_duals(dataset: Dataset) -> int:
@@ -406,12 +412,25 @@ def rows_of_block(
     constant : bool
         Whether there is a feature that is always 1.
     """
-    indptr, slots, values = _turned(read_block(part, 0, part.n_features), features, engine)
+    turned = _turned(read_block(part, 0, part.n_features), features, engine)
+    return weighted_rows(turned, features, column_scale, part.weighting, constant)
+
+
+def weighted_rows(
+    turned: tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]],
+    features: NDArray[np.int64],
+    column_scale: NDArray[np.float32] | None,
+    weighting: Weighting,
+    constant: bool,
+) -> tuple[Rows, NDArray[np.float32]]:
+    """Weight samples in row order, given as offsets, places among the features, and stored values."""
+    indptr, slots, values = turned
+    n_samples = len(indptr) - 1
     scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
-    weighted, squares = np.empty(len(values), np.float32), np.empty(part.n_samples, np.float32)
-    ones = np.ones(part.n_samples, np.float32)
+    weighted, squares = np.empty(len(values), np.float32), np.empty(n_samples, np.float32)
+    ones = np.ones(n_samples, np.float32)
     weigh_entries(indptr, slots, values, scale, ones, weighted, squares)
-    if part.weighting.l2:
+    if weighting.l2:
         factors = inverse(np.sqrt(squares.astype(np.float64)))
         weigh_entries(indptr, slots, weighted, np.ones_like(scale), factors, weighted, squares)
     return Rows(indptr, slots, weighted, constant), squares + np.float32(constant)

@@ -2,17 +2,18 @@
 
 Yu, Hsieh, Chang and Lin, "Large linear classification when data cannot fit in memory", KDD 2010, algorithm 1:
 the dual variables of the samples in a block are improved a few times while it is in memory, and the weights,
-which stay there, are changed with them. A read of everything so does the work of several; a handful of them
-reach a gap of some per cent. As in memory (`bigmc.solvers.sparse.ridge.dual_descent`) the loss is the squared
-hinge of each class against the rest, and the intercept is shrunk like the weights; the bound is of the
-problem in which it is not.
+which stay there, are changed with them. Dual variables for which memory has no room lie in a scratch file. A
+read of everything so does the work of several; a handful of them reach a gap of some per cent. As in memory
+(`bigmc.solvers.sparse.ridge.dual_descent`) the loss is the squared hinge of each class against the rest, and
+the intercept is shrunk like the weights; the bound is of the problem in which it is not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,9 @@ from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
+from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.memory_plan import WORKSPACE
+from bigmc.solvers.sparse.ridge.block_reader import PIECE_ENTRIES, PIECE_FEATURES, BlockReader, RowBlock
 from bigmc.solvers.sparse.ridge.dual_descent import (
     MANY_FEATURES,
     Excess,
@@ -34,10 +37,12 @@ from bigmc.solvers.sparse.ridge.dual_descent import (
     dual_value,
     excess_of,
     hinge_losses,
-    rows_of_block,
 )
 from bigmc.solvers.sparse.run import SparseRun, Trained
-from bigmc.solvers.sparse.state import Start, State
+from bigmc.solvers.sparse.state import State
+from bigmc.store.dataset import Dataset
+from bigmc.store.files.file_array import file_array
+from bigmc.store.shards.shard import Shard
 
 #: Times through a block while it is in memory. On 1.3 million short texts of twelve classes a gap of .05 took
 #: 12 CPU seconds and five reads with three of them, 11 and six with two, 14 and four with five.
@@ -49,7 +54,9 @@ _SHARES, _LEAST = (0.7, 0.35, 0.1), 1e-4
 #: intercept, or to single precision.
 _GAINED = 0.7
 #: Samples scored at once.
-_SCORED_ROWS = 4096
+_SCORED_ROWS = 1024
+#: Parts of a shard at most: each reads all of it. Some have longer samples than others.
+_MOST_PARTS, _PART_MARGIN = 8, 1.25
 _UNKNOWN = Certificate(0.0, math.inf, 1.0)
 
 
@@ -58,57 +65,96 @@ class BlockPlan(NamedTuple):
 
     Attributes
     ----------
-    blocks : list of list of int
-        Shards that are in memory together.
+    blocks : list of RowBlock
+        Samples that are in memory together.
     features : int64 array of shape (n_used,)
         Features that occur.
+    duals_in_file : bool
+        Whether the dual variables lie in a scratch file.
     """
 
-    blocks: list[list[int]]
+    blocks: list[RowBlock]
     features: NDArray[np.int64]
+    duals_in_file: bool = False
+
+    def first_reads(self, dataset: Dataset) -> float:
+        """Return what the first time through all blocks reads and writes about, in units of all entries.
+
+        A shard in parts is read to count the entries of its samples, and for each part, which is written.
+        """
+        cut = [block.shards[0] for block in self.blocks if not block.is_whole(dataset)]
+        more = sum(dataset.shards[s].nnz for s in cut) + sum(dataset.shards[s].nnz for s in set(cut))
+        return 1.0 + more / max(dataset.nnz, 1)
 
 
-def plan_blocks(run: SparseRun) -> BlockPlan | None:
+def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
     """Return how to go through blocks, or None where another way has to be taken.
 
-    That is so with a penalty beside the ridge, or another loss, with few features, and where memory has no
-    room for the weights, the dual variables of all samples and a shard.
+    That is so with a penalty beside the ridge, or another loss, with few features, and where memory, by
+    default the limit of the run, has no room for the weights and some part of a shard. Dual variables stay in
+    memory where half of it is left beside them.
     """
     task, dataset = run.task, run.task.dataset
     if task.alpha > 0 or task.objective.loss.name != MultitaskSquaredHinge.name:
         return None
     if not run.descent.line_search or run.limits.max_passes < 2:
         return None
-    counts = dataset.column_nnz()
-    features = np.flatnonzero(counts)
+    features = np.flatnonzero(dataset.column_nnz())
     if len(features) < MANY_FEATURES:
         return None
-    n_classes, width = dataset.n_classes, _width(dataset.n_classes)
-    n_used, itemsize = len(features) + 1, dataset.dtype.itemsize
-    weights = 4 * width * n_used
-    returned = (8 * width + 16 * n_classes) * n_used  # copies in double precision, at the end
-    fixed = WORKSPACE + 24 * dataset.n_features + 8 * n_used + max(2 * weights, returned)
-    fixed += (4 * n_classes + 16 + 4 * dataset.most_labels()) * dataset.n_samples
-    fixed += 2 * _SCORED_ROWS * width * 12
-    room = run.limits.memory - fixed
+    width, n_used = _width(dataset.n_classes), len(features) + 1
+    fixed = WORKSPACE + 24 * dataset.n_features + 8 * n_used
+    fixed += 8 * width * n_used  # weights, and those of the proof, or a copy at the end
+    fixed += _SCORED_ROWS * (4 * width + 40 * dataset.n_classes)
+    fixed += 8 * dataset.n_samples if task.sample_weight is not None else 0
+    room = (run.limits.memory if limit is None else limit) - fixed
+    duals = 4 * dataset.n_classes * dataset.n_samples
+    in_file = duals > room // 2
+    blocks = _together(dataset, width, room if in_file else room - duals)
+    if blocks is None:
+        return None
+    plan = BlockPlan(blocks, features, in_file)
+    return plan if run.limits.max_passes >= plan.first_reads(dataset) + 1 else None
+
+
+def _together(dataset: Dataset, width: int, room: int) -> list[RowBlock] | None:
+    """Return which samples are in memory together; None if not even a small part of a shard fits."""
+    itemsize, base = dataset.dtype.itemsize, dataset.base
     of_row = 4 * width + 8 * 6 + 4 * dataset.most_labels()
     of_entry = 2 + itemsize + 4 + itemsize + 4  # as stored, in row order, and weighted
+    of_features = 8 * dataset.n_features
+    blocks: list[RowBlock] = []
+    left = 0
+    counted = 4 * dataset.n_samples if any(
+        of_row * shard.n_rows + of_entry * shard.nnz + of_features > room for shard in dataset.shards
+    ) else 0  # fmt: skip
+    for s, shard in enumerate(dataset.shards):
+        n_bytes = of_row * shard.n_rows + of_entry * shard.nnz + of_features
+        start, stop = int(base[s]), int(base[s + 1])
+        if n_bytes <= left:
+            blocks[-1] = RowBlock([*blocks[-1].shards, s], blocks[-1].start, stop)
+            left -= n_bytes
+        elif n_bytes <= room - counted:
+            blocks.append(RowBlock([s], start, stop))
+            left = room - counted - n_bytes
+        else:
+            n_parts = _parts_of(shard, of_row, itemsize, room - counted)
+            if n_parts is None:
+                return None
+            cuts = np.linspace(start, stop, n_parts + 1).astype(int).tolist()
+            blocks += [RowBlock([s], lo, hi) for lo, hi in pairwise(cuts) if hi > lo]
+            left = 0
+    return blocks
 
-    def n_bytes(s: int) -> int:
-        shard = dataset.shards[s]
-        return of_row * shard.n_rows + of_entry * shard.nnz + 8 * dataset.n_features
 
-    blocks: list[list[int]] = []
-    taken = room
-    for s in range(dataset.n_shards):
-        if n_bytes(s) > room:
-            return None
-        if taken + n_bytes(s) > room:
-            blocks.append([])
-            taken = 0
-        blocks[-1].append(s)
-        taken += n_bytes(s)
-    return BlockPlan(blocks, features)
+def _parts_of(shard: Shard, of_row: int, itemsize: int, room: int) -> int | None:
+    """Return into how many parts a shard is cut, so that each fits; None if all are too large."""
+    read = PIECE_FEATURES * 24 + 2 * PIECE_ENTRIES * (2 + itemsize) + 4 * shard.n_rows
+    for n_parts in range(2, _MOST_PARTS + 1):
+        entries = _PART_MARGIN * (4 + itemsize + 4) * shard.nnz / n_parts
+        if read + entries + of_row * (shard.n_rows / n_parts + 1) <= room:
+            return n_parts
+    return None
 
 
 def is_unfinished(saved: Packed) -> bool:
@@ -127,8 +173,11 @@ def descend_blocks(run: SparseRun, plan: BlockPlan, saved: Packed | None) -> Tra
         Where to resume, of such a descent.
     """
     descent = RowBlockDescent(run, plan)
-    outcome = loop.run(descent, run.context, run.fingerprint, saved)
-    return Trained(descent.state(), outcome.certificate, descent.column_scale)
+    try:
+        outcome = loop.run(descent, run.context, run.fingerprint, saved)
+        return Trained(descent.state(), outcome.certificate, descent.column_scale)
+    finally:
+        descent.close()
 
 
 @dataclass(frozen=True)
@@ -161,18 +210,55 @@ class RowBlockDescent:
     def __init__(self, run: SparseRun, plan: BlockPlan) -> None:
         self._run, self._plan = run, plan
         self._dataset, self._engine = run.task.dataset, run.context.local_engine
-        self.column_scale = self._dataset.column_scale()
+        constant, folder = run.descent.fit_intercept, run.context.scratch
+        self._reader = BlockReader(self._dataset, plan.features, self._engine, constant, folder)
+        self.column_scale = self._reader.column_scale
         self._ridge = run.task.objective.ridge
         self._spans = class_spans(_width(self._dataset.n_classes), self._engine.n_threads)
         self._forget()
 
     def _forget(self) -> None:
-        n_classes = self._dataset.n_classes
-        self._duals = np.zeros((self._dataset.n_samples, n_classes), np.float32)
+        n_classes, n_samples = self._dataset.n_classes, self._dataset.n_samples
+        self._duals = np.zeros((0, n_classes), np.float32)  # before others take their place
+        if self._plan.duals_in_file:
+            self._duals = file_array((n_samples, n_classes), np.float32, self._run.context.scratch)
+        else:
+            self._duals = np.zeros((n_samples, n_classes), np.float32)
         self._coef = np.zeros((len(self._plan.features) + 1, _width(n_classes)), np.float32)
         self._history: list[Figures] = []
-        self._n_epochs, self._n_reads, self._n_proofs = 0, 0, 0
+        self._n_epochs, self._n_proofs, self._bytes_read = 0, 0, 0
+        self._bytes_next = self._plan.first_reads(self._dataset) * self._dataset.nnz * self._entry_bytes
         self._dual, self._gap = 0.0, 1.0
+
+    @property
+    def _entry_bytes(self) -> int:
+        return 2 + self._dataset.dtype.itemsize
+
+    @property
+    def _nnz_read(self) -> int:
+        return -(-self._bytes_read // self._entry_bytes)
+
+    def _ends_after(self, n_reads: int) -> bool:
+        """Return whether the number of passes is reached before so many further reads of all blocks."""
+        n_bytes = self._bytes_next + (n_reads - 1) * self._dataset.nnz * self._entry_bytes
+        return self._bytes_read + n_bytes > self._most_bytes
+
+    @property
+    def _most_bytes(self) -> float:
+        return self._run.limits.max_passes * self._dataset.nnz * self._entry_bytes
+
+    def _count(self, times: int) -> None:
+        """Count what was read since the last time, when dual variables were read or written so many times."""
+        n_bytes = self._reader.n_bytes
+        n_bytes += times * self._duals.nbytes if self._plan.duals_in_file else 0
+        self._reader.n_bytes, self._reader.resumed = 0, False
+        first = self._bytes_read == 0
+        self._bytes_read += n_bytes
+        self._bytes_next = float(self._dataset.nnz * self._entry_bytes if first else n_bytes)
+
+    def close(self) -> None:
+        """Give scratch files back."""
+        self._reader.close()
 
     @property
     def history(self) -> list[Figures]:
@@ -188,7 +274,9 @@ class RowBlockDescent:
         meta, arrays = saved
         self._duals, self._coef = arrays["duals"], arrays["coef"]
         self._history = list(meta["history"])
-        self._n_epochs, self._n_reads, self._n_proofs = meta["n_epochs"], meta["n_reads"], meta["n_proofs"]
+        self._n_epochs, self._n_proofs = meta["n_epochs"], meta["n_proofs"]
+        self._bytes_read, self._bytes_next = meta["bytes_read"], meta["bytes_next"]
+        self._reader.resumed = self._bytes_read > 0
         self._dual, self._gap = meta["dual"], meta["gap"]
 
     def pack(self) -> Packed:
@@ -197,8 +285,9 @@ class RowBlockDescent:
             "row_blocks": True,
             "history": self._history,
             "n_epochs": self._n_epochs,
-            "n_reads": self._n_reads,
             "n_proofs": self._n_proofs,
+            "bytes_read": self._bytes_read,
+            "bytes_next": self._bytes_next,
             "dual": self._dual,
             "gap": self._gap,
         }
@@ -206,7 +295,7 @@ class RowBlockDescent:
 
     def certify(self) -> tuple[Certificate, Figures | None]:
         """Prove how good the weights are, if the estimated gap says that this is worth a read."""
-        last = self._n_reads + 2 > self._run.limits.max_passes
+        last = self._ends_after(2)
         wanted = max(_SHARES[self._n_proofs] * self._run.limits.tol, _LEAST)
         if self._gap > wanted and not last:
             return _UNKNOWN, None
@@ -214,26 +303,27 @@ class RowBlockDescent:
         self._n_proofs += 1
         dataset = self._dataset
         figures = {
-            "n_passes": float(self._n_reads),
+            "n_passes": self._nnz_read / max(dataset.nnz, 1),
             "n_iter": float(self._n_epochs * _SWEEPS),
             "objective": certificate.upper,
             "lower": certificate.lower,
             "gap": certificate.gap,
             "n_nonzero": float(np.count_nonzero(self._coef[:-1, : dataset.n_classes].any(axis=1))),
-            "bytes_read": float(self._n_reads * dataset.nnz * (2 + dataset.dtype.itemsize)),
+            "bytes_read": float(self._bytes_read),
         }
         return certificate, figures
 
     def message(self, figures: Figures) -> Progress:
         """Return the passes made so far, and the figures."""
         most = self._run.limits.max_passes
-        return Progress("train", self._n_reads, int(most) if math.isfinite(most) else 0, "passes", figures)
+        n_passes = self._nnz_read // max(self._dataset.nnz, 1)
+        return Progress("train", n_passes, int(most) if math.isfinite(most) else 0, "passes", figures)
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Stop at the tolerance, after the number of passes, or where dual coordinates lead no further."""
         if certificate.gap <= self._run.limits.tol:
             return "tol"
-        if self._n_reads + 1 > self._run.limits.max_passes:
+        if self._ends_after(1):
             return "max_passes"
         gaps = [figures["gap"] for figures in self._history]
         stalls = len(gaps) > 1 and gaps[-1] > _GAINED * gaps[-2]
@@ -247,7 +337,7 @@ class RowBlockDescent:
             self._run.context.progress(Progress("epoch", done, len(order), "blocks"))
             losses += self._improve_block(number)
         self._n_epochs += 1
-        self._n_reads += 1
+        self._count(2)
         upper = losses + self._half_norm(self._coef)
         self._gap = (upper - self._dual) / upper if upper > 0 else 0.0
 
@@ -265,33 +355,34 @@ class RowBlockDescent:
 
     def state(self) -> State:
         """Return the weights as a state that other ways can go on from; dual variables are forgotten."""
-        n_classes, nnz = self._dataset.n_classes, self._dataset.nnz
-        self._duals = self._duals[:0]
-        used = self._coef[:-1, :n_classes].any(axis=1)
-        coef = self._coef[:-1, :n_classes][used].astype(np.float64)
-        start = Start(self._plan.features[used], coef, self._coef[-1, :n_classes].astype(np.float64))
-        state = State.at(start, self._run.task.width, self._run.task.alpha)
+        n_classes = self._dataset.n_classes
+        self._duals = np.zeros((0, n_classes), np.float32)
+        used = np.flatnonzero(self._coef[:-1, :n_classes].any(axis=1))
+        rows: NDArray[Any] = np.zeros((len(used), self._run.task.width), np.float32)
+        for lo in range(0, len(used), _SCORED_ROWS):
+            some = slice(lo, lo + _SCORED_ROWS)
+            rows[some, :n_classes] = self._coef[used[some], :n_classes]
+        intercept = self._coef[-1, :n_classes].astype(np.float64)
+        state = State(Coefficients(self._plan.features[used], rows), intercept, top=self._run.task.alpha)
         state.history, state.n_iter = self._history, self._n_epochs * _SWEEPS
-        state.nnz_read = self._n_reads * nnz
-        state.bytes_read = state.nnz_read * (2 + self._dataset.dtype.itemsize)
+        state.nnz_read, state.bytes_read = self._nnz_read, self._bytes_read
         state.lower = self._history[-1]["lower"]
         return state
 
     def _generator(self, *what: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence([self._run.descent.seed, self._n_epochs, *what]))
 
-    def _read(self, shards: Sequence[int]) -> _Block:
-        base = self._dataset.base
-        places = slice(int(base[shards[0]]), int(base[shards[-1] + 1]))
-        part = self._dataset.part(shards)
-        constant = self._run.descent.fit_intercept
-        rows, squares = rows_of_block(part, self._plan.features, self.column_scale, self._engine, constant)
+    def _read(self, block: RowBlock) -> _Block:
+        places = slice(block.start, block.stop)
+        rows, squares = self._reader.read(block)
+        n_samples, first = block.stop - block.start, int(self._dataset.base[block.shards[0]])
+        labels = self._dataset.part(block.shards).label_sets()[block.start - first : block.stop - first]
         own = self._run.task.sample_weight
-        weights = np.ones(part.n_samples) if own is None else own[places]
-        diagonal = np.full(part.n_samples, np.inf, np.float32)
+        weights = np.ones(n_samples) if own is None else own[places]
+        diagonal = np.full(n_samples, np.inf, np.float32)
         scale = 0.5 * self._run.task.weight_sum * self._ridge
         np.divide(scale, weights, out=diagonal, where=weights > 0, casting="same_kind")
-        return _Block(places, np.flatnonzero(weights > 0), rows, part.label_sets(), squares, diagonal)
+        return _Block(places, np.flatnonzero(weights > 0), rows, labels, squares, diagonal)
 
     def _padded(self, places: slice) -> NDArray[np.float32]:
         some = self._duals[places]
@@ -325,11 +416,11 @@ class RowBlockDescent:
         excess = excess_of(self._duals) if self._run.descent.fit_intercept else None
         weights = np.zeros_like(self._coef)  # of the dual variables that the bound is of
         losses = value = 0.0
-        for done, shards in enumerate(self._plan.blocks):
+        for done, block in enumerate(self._plan.blocks):
             self._run.context.progress(Progress("certificate", done, len(self._plan.blocks), "blocks"))
-            lost, added = self._measure_block(shards, excess, weights)
+            lost, added = self._measure_block(block, excess, weights)
             losses, value = losses + lost, value + added
-        self._n_reads += 1
+        self._count(1 if excess is None else 2)
         weights[-1] = 0.0
         squares, n = self._half_norm(weights), self._dataset.n_samples
         # A sum of n terms in single precision is off by some sqrt(n) roundings.
@@ -339,14 +430,14 @@ class RowBlockDescent:
         return max([lower, 0.0, *(figures["lower"] for figures in self._history)]), upper
 
     def _measure_block(
-        self, shards: Sequence[int], excess: Excess | None, weights: NDArray[np.float32]
+        self, rows: RowBlock, excess: Excess | None, weights: NDArray[np.float32]
     ) -> tuple[float, float]:
         """Return the losses of a block, and what its feasible dual variables add to the dual objective.
 
         Their products with the samples are added to `weights`.
         """
         n_classes, own = self._dataset.n_classes, self._run.task.sample_weight
-        block = self._read(shards)
+        block = self._read(rows)
         duals = self._padded(block.places)
         if excess is not None:
             excess.take_off(duals[:, :n_classes])

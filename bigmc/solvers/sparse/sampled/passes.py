@@ -100,7 +100,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class FullPass:
-    """What a pass found.
+    """Losses and derivatives of all samples, from one pass.
 
     Attributes
     ----------
@@ -140,12 +140,12 @@ def full_pass(
         If a gradient is not finite.
     """
     total: Sums | None = None
-    for _, found in engine.map(_add_up, _parts(dataset, weights), dataset, job):
+    for _, sums in engine.map(_add_up, _parts(dataset, weights), dataset, job):
         if total is None:
-            total = found
+            total = sums
         else:
-            total.add(found)
-        del found  # else it stays beside the sums of the next part
+            total.add(sums)
+        del sums  # else it stays beside the sums of the next part
     assert total is not None
     scale = np.ones(len(job.features))
     column_scale = dataset.column_scale()
@@ -170,8 +170,8 @@ def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> list[Part]:
     edges = np.unique([0, *edges.tolist(), dataset.n_shards])
     parts = []
     for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        here = slice(int(dataset.base[first]), int(dataset.base[last]))
-        parts.append(Part(first, last, None if weights is None else weights[here]))
+        rows = slice(int(dataset.base[first]), int(dataset.base[last]))
+        parts.append(Part(first, last, None if weights is None else weights[rows]))
     return parts
 
 
@@ -181,9 +181,9 @@ def _add_up(part: Part, dataset: Dataset, job: Job) -> Sums:
     places = np.full(dataset.n_features, -1)
     places[job.features] = np.arange(len(job.features))
     for s in range(part.first, part.last):
-        here = slice(*(dataset.base[s : s + 2] - dataset.base[part.first]).tolist())
-        weights = None if part.weights is None else part.weights[here]
-        if here.start < here.stop and (weights is None or weights.any()):
+        rows = slice(*(dataset.base[s : s + 2] - dataset.base[part.first]).tolist())
+        weights = None if part.weights is None else part.weights[rows]
+        if rows.start < rows.stop and (weights is None or weights.any()):
             _add_shard(dataset.part([s]), weights, job, places, sums)
     return sums
 

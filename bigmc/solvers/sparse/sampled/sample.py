@@ -90,9 +90,9 @@ class SampleLoss:
         ridge = problem.objective.ridge
         terms, start = [], 0
         for columns, (gradient, curvature) in problem.engine.map(self._gradients, held):
-            here = slice(start, start + len(columns.features))
-            added = np.maximum(curvatures[here] - curvature, 0.0) + damping * curvatures[here]
-            tilt = gradients[here] - gradient - added[:, None] * at.coef.take(columns.features)
+            places = slice(start, start + len(columns.features))
+            added = np.maximum(curvatures[places] - curvature, 0.0) + damping * curvatures[places]
+            tilt = gradients[places] - gradient - added[:, None] * at.coef.take(columns.features)
             terms.append(Terms(tilt, ridge + added))
             start += len(columns.features)
         slope, bend = slope_and_bend(problem, problem.margins(), problem.weight_sum)
@@ -101,12 +101,12 @@ class SampleLoss:
         return terms, Terms(self._row(tilt), np.array([more]))
 
     def balanced(
-        self, coef: Coefficients, intercept: NDArray[np.float64], found: FullPass, weight_sum: float
+        self, coef: Coefficients, intercept: NDArray[np.float64], totals: FullPass, weight_sum: float
     ) -> Balanced | None:
         """Return a dual point near that of a pass by whose intercept the slope is zero.
 
         The dual variables of the samples in memory are those of another intercept, the one which takes out
-        the slope that the pass has found: that of the loss of these samples, with the slope of all others as
+        the slope of the pass: that of the loss of these samples, with the slope of all others as
         a linear term, at its minimum. What it changes in the gradients of the features needs no pass.
 
         Parameters
@@ -122,7 +122,7 @@ class SampleLoss:
             None if the samples in memory have too few positive margins for that.
         """
         problem = self._problem
-        held = self.holding(found.features)
+        held = self.holding(totals.features)
         problem.rebuild_scores(coef, intercept, held)
         pieces = [
             columns.choose(part)
@@ -131,7 +131,7 @@ class SampleLoss:
             if len(part)
         ]
         share = problem.weight_sum / weight_sum
-        gradient = found.gradient.copy()
+        gradient = totals.gradient.copy()
 
         def add(sign: float) -> None:
             start = 0
@@ -141,11 +141,11 @@ class SampleLoss:
 
         add(-1.0)
         own = problem.margins()
-        slope = found.margins.intercept_slope - own.intercept_slope
+        slope = totals.margins.intercept_slope - own.intercept_slope
         level = Terms(self._row(problem.two_over_n * slope), np.zeros(1))
         moved = improve_intercept(problem, intercept.copy(), _INTERCEPT_STEPS, level, own)
         add(1.0)
-        margins = found.margins.minus(own).plus(moved)
+        margins = totals.margins.minus(own).plus(moved)
         left = margins.intercept_slope
         noise = _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
         if not np.abs(left).max() <= noise * margins.total_slope:

@@ -50,7 +50,7 @@ from bigmc.store.dataset import Dataset
 
 #: The descent leaves features alone whose gradient is below this share of alpha and that have no weights.
 _CANDIDATE = 0.6
-#: It goes on until the violation is this share of what the pass had found, or of the tolerance times alpha.
+#: It ends when the violation is this share of that of the pass, or of the tolerance times alpha.
 _FRACTION, _TOLERATED = 0.02, 0.1
 _MOST_SWEEPS = 200
 #: Newton steps of the intercept that follow, at most.
@@ -176,39 +176,39 @@ class CorrectedRounds:
         run: Mapping[str, Any],
         progress: ProgressCallback,
     ) -> Certificate:
-        """Go on from `state` until the gap or the number of passes is reached."""
+        """Resume from `state` until the gap or the number of passes is reached."""
         self.state = state
         state.norms = None  # those of a start are of other weights
         while True:
-            found = self._pass()
-            measured = self._measured(found.gradient, state.coef)
-            upper = found.margins.total_loss / self._weight_sum
+            totals = self._pass()
+            measured = self._measured(totals.gradient, state.coef)
+            upper = totals.margins.total_loss / self._weight_sum
             upper += self._objective.regulariser(self._problem.alpha, state.coef.rows)
             if not np.isfinite(upper):
                 raise DataError(
                     "the objective is not finite", "look for huge or non-finite values in the data"
                 )
-            state.lower = max(state.lower, self._bound(found, measured))
-            slope, bend = slope_and_bend(self._problem, found.margins, self._weight_sum)
+            state.lower = max(state.lower, self._bound(totals, measured))
+            slope, bend = slope_and_bend(self._problem, totals.margins, self._weight_sum)
             self._record(measured, slope, upper, max_passes, progress)
             dtype = self._problem.scores.dtype
-            here = Evaluated(
+            current = Evaluated(
                 state.coef,
                 state.intercept,
                 upper,
-                found.gradient.astype(dtype),
-                found.curvature.astype(dtype),
+                totals.gradient.astype(dtype),
+                totals.curvature.astype(dtype),
                 slope,
                 bend,
             )
             best = state.anchor
             if best is None or upper <= best.objective:
-                best = here
+                best = current
             certificate = Certificate.of(state.lower, best.objective)
             if certificate.gap <= self._tol or self._passes >= max_passes:
                 state.coef, state.intercept = best.coef, best.intercept
                 return certificate
-            start = here if state.anchor is None else self._along(state.anchor, here)
+            start = current if state.anchor is None else self._along(state.anchor, current)
             if upper > best.objective * (1.0 + _ROUNDING * float(np.finfo(dtype).eps)):
                 state.damping = max(_LEAST_DAMPING, _DAMPING_FACTOR * state.damping)
                 if upper > _FAR * best.objective:
@@ -235,19 +235,19 @@ class CorrectedRounds:
             self._block_bytes,
             self._block_columns,
         )
-        found = full_pass(self._dataset, job, self._sample_weight, self._weight_sum, self._engine)
+        totals = full_pass(self._dataset, job, self._sample_weight, self._weight_sum, self._engine)
         state.nnz_read += self._dataset.nnz
-        state.bytes_read += found.n_bytes
-        return found
+        state.bytes_read += totals.n_bytes
+        return totals
 
     def _measured(self, gradient: NDArray[np.float64], coef: Coefficients) -> Measured:
         return Measured.of(self._used, gradient, coef, self._problem.alpha, self._objective.ridge)
 
-    def _bound(self, found: FullPass, measured: Measured) -> float:
+    def _bound(self, totals: FullPass, measured: Measured) -> float:
         """Return the lower bound that a pass gives, minus infinity if none."""
-        state, margins, left = self.state, found.margins, 0.0
+        state, margins, left = self.state, totals.margins, 0.0
         if self._sweeper.fit_intercept:
-            balanced = self._sample.balanced(state.coef, state.intercept, found, self._weight_sum)
+            balanced = self._sample.balanced(state.coef, state.intercept, totals, self._weight_sum)
             if balanced is None:
                 return -np.inf
             margins, left = balanced.margins, balanced.left
@@ -324,7 +324,7 @@ class CorrectedRounds:
     ) -> float:
         """Return the derivative of the objective along a line, at its start (sign 1) or its end (-1)."""
         lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))
-        along = sign * np.sqrt(np.einsum("jr,jr->j", way, way))  # of rows that are zero here
+        along = sign * np.sqrt(np.einsum("jr,jr->j", way, way))  # of rows that are zero at this end
         np.divide(np.einsum("jr,jr->j", rows, way), lengths, where=lengths > 0, out=along)
         smooth = float(np.einsum("jr,jr->", gradient.astype(np.float64) + self._objective.ridge * rows, way))
         return smooth + self._problem.alpha * float(along.sum())

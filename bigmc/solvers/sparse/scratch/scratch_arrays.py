@@ -69,7 +69,7 @@ class ScratchArrays:
             self._held.madvise(mmap.MADV_DONTNEED, 0, pages)
 
     def hold(self, array: NDArray[Any]) -> Stored:
-        """Keep an array in memory where that has room, else write it into the file."""
+        """Keep an array in memory where it fits, else write it into the file."""
         data = _compressed(array)
         start, stop = self.held_bytes, self.held_bytes + len(data)
         if stop > len(self._held):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bigmc.kernels.csc import select_rows
+from bigmc.store.dataset import Dataset
+from bigmc.store.shards.shard import Shard
 
 
 class Block(NamedTuple):
@@ -33,3 +38,31 @@ class Watch(Protocol):
 
     def of_shard(self, s: int, n_rows: int) -> ShardWatch:
         """Return what looks at the blocks of the shard with number `s`, which has `n_rows` rows."""
+
+
+def decoded_blocks(dataset: Dataset, shard: Shard, n_entries: int, n_columns: int) -> Iterator[Block]:
+    """Decode the columns of a shard, as many entries and columns at a time, but one column at least.
+
+    The arrays of a block are used again for the next.
+    """
+    entries = max(n_entries, shard.n_rows)
+    rows, values = np.empty(entries, np.uint16), np.ones(entries, dataset.dtype)
+    lo = 0
+    while lo < shard.n_features:
+        offsets = shard.indptr(lo, min(lo + n_columns, shard.n_features))
+        width = max(1, int(np.searchsorted(offsets, offsets[0] + entries, side="right")) - 1)
+        start, stop = int(offsets[0]), int(offsets[width])
+        if stop > start:
+            shard.read(start, stop, rows, None if dataset.weighting.binary else values)
+            n = stop - start
+            yield Block(lo, lo + width, offsets[: width + 1] - start, rows[:n], values[:n])
+        lo += width
+
+
+def of_rows(block: Block, place: NDArray[np.int32]) -> Block:
+    """Return the entries of some rows, which get the numbers at their places; the others have -1."""
+    counts = np.zeros(block.hi - block.lo, np.int32)
+    indices, data = np.empty_like(block.indices), np.empty_like(block.data)
+    n = select_rows(block.indptr, block.indices, block.data, place, counts, indices, data)
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return Block(block.lo, block.hi, indptr, indices[:n], data[:n])

@@ -26,7 +26,7 @@ from bigmc.solvers.sparse.scratch.scratch_arrays import ScratchArrays, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import hashed_shares
-from bigmc.store.shard import Shard
+from bigmc.store.shards.shard import Shard
 
 #: Entries decoded at once, and features whose offsets are looked at together.
 PIECE_ENTRIES, PIECE_FEATURES = 1 << 18, 1 << 16

@@ -118,7 +118,7 @@ class ModelSteps(ChunkSteps):
     def begin_sweep(self) -> None:
         """Set the scores, and take the slopes there."""
         self._set_scores()
-        self._problem.fill_slopes(self._problem.room)
+        self._problem.fill_slopes(self._problem.spare_slopes)
 
     def end(self) -> None:
         """Set the scores."""
@@ -129,7 +129,7 @@ class ModelSteps(ChunkSteps):
         problem, k = self._problem, self._problem.n_classes
         slope, variance = np.zeros(problem.width), np.zeros(problem.width)
         products = np.zeros((k, k) if k <= _MOST_COUPLED else (0, 0))
-        log_rows.add_level(problem.slope_samples, self._problem.room, slope, variance, products)
+        log_rows.add_level(problem.slope_samples, self._problem.spare_slopes, slope, variance, products)
         ridge = float(terms.ridges[0])
         gradient = problem.two_over_n * slope[:k] + terms.tilt[0, :k] + ridge * level
         # all classes together may move as they like, which changes no loss
@@ -141,7 +141,7 @@ class ModelSteps(ChunkSteps):
         else:  # twice its diagonal is more than the Hessian
             step[:k] = -gradient / (problem.two_over_n * variance[:k] + ridge)
         level += step[:k]
-        log_rows.shift(problem.slope_samples, self._problem.room, step)
+        log_rows.shift(problem.slope_samples, self._problem.spare_slopes, step)
 
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column."""
@@ -153,5 +153,6 @@ class ModelSteps(ChunkSteps):
 
     def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
         working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
-        sweep_model(part.problem, kernel, self._problem.room, working, part.active, aim, self._descent)
+        slopes = self._problem.spare_slopes
+        sweep_model(part.problem, kernel, slopes, working, part.active, aim, self._descent)
         return working.violations

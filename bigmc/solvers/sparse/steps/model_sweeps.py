@@ -102,14 +102,14 @@ class ModelSweeper(Sweeper):
             self._overshot = False
             return super()._sweep_blocks(working, chosen, intercept, aim)
         before, start = self._value(working, aim.alpha), [w.rows.copy() for w in working]
-        shares = self._problem.room
+        shares = self._problem.spare_slopes
         self._problem.fill_slopes(shares)
         largest = 0.0
         for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
-            found = sweep_model(
+            violation = sweep_model(
                 self._problem, log_columns.sweep, shares, working[b], chosen[b], aim, self.descent
             )
-            largest = max(largest, found)
+            largest = max(largest, violation)
         self._set_scores(working, intercept)
         allowed = before * (1.0 + _ROUNDING * float(np.finfo(self._problem.dtype).eps))
         for _ in range(_HALVINGS):

@@ -21,6 +21,7 @@ from threadpoolctl import ThreadpoolController
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.newton import (
     add_penalty_curvature,
+    add_squares,
     count_entries,
     descend,
     move_rows,
@@ -135,7 +136,7 @@ class Support:
         self._scale = np.ones(self.size)
         self._scale[: self.size - constant] = problem.scale_of(np.concatenate(features))
         self._penalised[self.size - constant :] = 0.0
-        self._kept = self._kernels.room(problem.scores)
+        self._kept = self._kernels.workspace(problem.scores)
         self._rows = Rows(indptr, slots, values, constant)
         n_parts = len(slots) // max(1, _ENTRIES_PER_SUM * self.size)
         n_parts = min(max(n_parts, 2), _MOST_PARTS)
@@ -176,11 +177,13 @@ class Support:
         most : int
             Products with the Hessian, at most.
         damping : float
-            Added to the model (Levenberg's method): this share of each row's mean curvature, and of ``alpha
-            / |w|``. Where few margins are positive the Hessian is near singular, and its steps are far too
-            long; with the second term a gradient that is off by this share of alpha moves a row by no more
-            than its own length. (Weights of rare features that occur together are such directions, and
-            one of them too long halves the step of all.)
+            Added to the model (Levenberg's method): this share of the curvature that each row has where all
+            margins are positive, and of ``alpha / |w|``. Where few margins are positive the Hessian is near
+            singular, and its steps are far too long: they make many margins positive that were just not. A
+            share of the curvature there is would be nothing where there is none. With the second term a
+            gradient that is off by this share of alpha moves a row by no more than its own length. (Weights
+            of rare features that occur together are such directions, and one of them too long halves the
+            step of all.)
 
         Returns
         -------
@@ -194,7 +197,9 @@ class Support:
         ridges, tilt = terms.ridges, terms.tilt
         gradient, precondition = self.gradient()
         gradient += penalty.gradient + ridges[:, None] * rows + tilt
-        damped = ridges + max(damping, _LEAST_DAMPING) * precondition.mean(axis=1)
+        damped = ridges + _LEAST_DAMPING * precondition.mean(axis=1)
+        if damping:
+            damped += damping * self.largest_curvatures()
         damped += damping * alpha * self._penalised / penalty.lengths
         damping_of = penalty.bend + damped + _SMALLEST_CURVATURE
         precondition += damping_of[:, None]
@@ -313,6 +318,19 @@ class Support:
         gradient *= problem.two_over_n * self._scale[:, None]
         curvature *= problem.two_over_n * self._scale[:, None] ** 2
         return gradient, curvature
+
+    def largest_curvatures(self) -> NDArray[np.float64]:
+        """Return the curvature of each row if every sample had that of a positive margin, shape (size,)."""
+
+        def work(part: tuple[int, int]) -> NDArray[np.float64]:
+            squares = np.zeros(self.size)
+            add_squares(part, self._rows, self._problem.samples, squares)
+            return squares
+
+        total = np.zeros(self.size)
+        for _, squares in self._problem.engine.map(work, self._parts):
+            total += squares
+        return self._problem.two_over_n * self._scale**2 * total
 
     def product(self, scaled: NDArray[Any]) -> NDArray[np.float64]:
         """Return the product of the loss's Hessian and a scaled direction, before the factors of the rows."""

@@ -23,7 +23,7 @@ _PARTS = 16
 
 @dataclass(frozen=True)
 class GradientPass:
-    """What a pass over all features found.
+    """Gradients of a pass over all features.
 
     Attributes
     ----------
@@ -89,9 +89,9 @@ def gradient_pass(
         kept.append((features[chosen], violations[chosen]))
         if len(chosen):
             columns.append(Columns.of(part.number, part.block, part.positions[chosen]))
-    found, violations = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
+    violating, violations = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
     violation = float(violations.max(initial=0.0))
-    return GradientPass(largest_norm, distance, violation, found, violations, columns, nnz)
+    return GradientPass(largest_norm, distance, violation, violating, violations, columns, nnz)
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def dual_bound(
         if balanced is None:
             return Proof(0.0, 0)
         margins, factor = pairs, balanced
-    found = dual_gradients(problem, source, coef, factor, screening)
+    gradients = dual_gradients(problem, source, coef, factor, screening)
     point = lower_bound(
         objective,
         problem.alpha,
@@ -184,10 +184,10 @@ def dual_bound(
         problem.dtype,
         margins,
         factor,
-        found,
+        gradients,
         problem.entropy,
     )
-    return Proof(point.value, found.nnz)
+    return Proof(point.value, gradients.nnz)
 
 
 def _nearly_out(screening: Screening, state: State, alpha: float, most: int) -> NDArray[np.int64]:

@@ -3,10 +3,10 @@
 Blondel, Seki, Uehara (2013). A pass computes the gradient of all features at fixed scores, which gives a
 certificate and the working set (features that have weights or violate the optimality conditions). Sweeps
 over the working set, and Newton steps over the features with weights, follow until its violation is a
-fraction of what the pass had found. What a pass proves to have no weights at the optimum is left out of the
-passes that follow.
+fraction of that of the pass. Later passes leave out the features that a pass proves to have no weights at the
+optimum.
 
-The solver starts with the penalty at which all weights are zero and goes down to the one asked for, each
+The solver starts with the penalty at which all weights are zero and goes down to the requested one, each
 optimum the start for the next: the features stay few all the way, where updating all at once would give
 weights to many that lose them again.
 """
@@ -38,8 +38,8 @@ from bigmc.solvers.sparse.working_set.gradient import GradientPass, gradient_pas
 from bigmc.solvers.sparse.working_set.projection import Proof, projected_bound
 
 #: Sweeps go on until the gap that the violation makes is this fraction of the tolerance, which mostly makes
-#: the next pass the last, but between these fractions of what the last pass found: the working set may miss
-#: features.
+#: the next pass the last, but between these fractions of the violation of the last pass: the working set may
+#: miss features.
 _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: A violation of alpha makes a gap of the penalty's share in the objective, which is taken for at least this.
@@ -132,11 +132,11 @@ class Rounds:
         return self.state.pack()
 
     def certify(self) -> tuple[Certificate, Figures]:
-        """Make a pass over all features that are left."""
+        """Make a pass over all features that are not screened out."""
         self._rebuild()
-        self._found, certificate = self._evaluate()
+        self._gradients, certificate = self._evaluate()
         self._count_bytes()
-        return certificate, self._figures(self._found, certificate)
+        return certificate, self._figures(self._gradients, certificate)
 
     def message(self, figures: Figures) -> Progress:
         """Return the passes made so far, and the figures."""
@@ -153,8 +153,8 @@ class Rounds:
         return "tol" if certificate.gap <= self._limits.tol else "max_passes"
 
     def improve(self) -> None:
-        """Sweep over what the last pass found, and take Newton steps."""
-        self._improve(self._found, _INNER_STEPS if self._gradual else None)
+        """Sweep over the working set of the last pass, and take Newton steps."""
+        self._improve(self._gradients, _INNER_STEPS if self._gradual else None)
         self._count_bytes()
 
     def _count_bytes(self) -> None:
@@ -223,8 +223,8 @@ class Rounds:
         self._share = max(penalty, _SMALLEST_SHARE * upper) / upper if upper > 0.0 else 1.0
         used = np.empty((0, problem.n_classes)) if factor is None else factor
         self._screening.gap = state.history[-1]["gap"] if state.history else np.inf
-        found = gradient_pass(problem, self._source, state.coef, used, self._screening)
-        state.nnz_read += found.nnz
+        gradients = gradient_pass(problem, self._source, state.coef, used, self._screening)
+        state.nnz_read += gradients.nnz
         bound = None
         if factor is not None:
             bound = lower_bound(
@@ -234,11 +234,11 @@ class Rounds:
                 problem.scores.dtype,
                 margins,
                 factor,
-                found,
+                gradients,
                 problem.entropy,
             )
             state.lower = max(state.lower, bound.value)
-        if self._lags(found, Certificate.of(state.lower, upper)):
+        if self._lags(gradients, Certificate.of(state.lower, upper)):
             proof = self._projected_bound()
             state.lower = max(state.lower, proof.lower)
             state.nnz_read += proof.nnz
@@ -254,12 +254,12 @@ class Rounds:
             lower,
             problem.scores.dtype,
         )
-        return found, Certificate.of(state.lower, upper)
+        return gradients, Certificate.of(state.lower, upper)
 
-    def _lags(self, found: GradientPass, certificate: Certificate) -> bool:
-        """Return whether a better dual point may be all that is missing."""
-        alpha = self._problem.alpha
-        return certificate.gap > self._limits.tol and alpha < found.largest_norm <= _NEARLY_FEASIBLE * alpha
+    def _lags(self, gradients: GradientPass, certificate: Certificate) -> bool:
+        """Return whether a better dual point alone may close the gap."""
+        alpha, norm = self._problem.alpha, gradients.largest_norm
+        return certificate.gap > self._limits.tol and alpha < norm <= _NEARLY_FEASIBLE * alpha
 
     def _projected_bound(self) -> Proof:
         """Return the bound of a dual point that is nearly feasible."""
@@ -272,7 +272,7 @@ class Rounds:
         self._rebuild()
         return proof
 
-    def _figures(self, found: GradientPass, certificate: Certificate) -> Figures:
+    def _figures(self, gradients: GradientPass, certificate: Certificate) -> Figures:
         state = self.state
         return {
             "n_passes": state.nnz_read / self._total_nnz,
@@ -280,27 +280,27 @@ class Rounds:
             "objective": certificate.upper,
             "lower": certificate.lower,
             "gap": certificate.gap,
-            "violation": found.violation,
-            "largest_norm": found.largest_norm,
+            "violation": gradients.violation,
+            "largest_norm": gradients.largest_norm,
             "n_nonzero": float(len(state.coef.features)),
             "n_screened": float(self._screening.n_screened),
             "bytes_read": float(state.bytes_read),
         }
 
-    def _improve(self, found: GradientPass, most_steps: int | None) -> None:
+    def _improve(self, gradients: GradientPass, most_steps: int | None) -> None:
         """Sweep over the working set."""
         state = self.state
-        alpha = self._problem.alpha
-        target = min(_LARGEST_FRACTION * found.violation, _TOLERATED * self._limits.tol * alpha / self._share)
-        target = max(_SMALLEST_FRACTION * found.violation, target)
+        alpha, violation = self._problem.alpha, gradients.violation
+        target = min(_LARGEST_FRACTION * violation, _TOLERATED * self._limits.tol * alpha / self._share)
+        target = max(_SMALLEST_FRACTION * violation, target)
         if self._total_nnz < _FEW_ENTRIES:
-            target = _LARGEST_FRACTION * found.violation
-        held = found.columns
+            target = _LARGEST_FRACTION * violation
+        held = gradients.columns
         if self._gradual:
-            alpha = self._next_alpha(found.largest_norm)
+            alpha = self._next_alpha(gradients.largest_norm)
             if alpha > self._problem.alpha:
                 target = _STAGE_FRACTION * alpha
-            held = self._above(found, held, alpha)
+            held = self._above(gradients, held, alpha)
 
         def watch(n_sweeps: int, objective: float, n_nonzero: int) -> None:
             seen = {"n_iter": state.n_iter + n_sweeps, "objective": objective, "n_nonzero": n_nonzero}
@@ -320,7 +320,7 @@ class Rounds:
         self._held = held
 
     def _next_alpha(self, largest_norm: float) -> float:
-        """Return the weight of the penalty of this round: it falls evenly to the one asked for."""
+        """Return the weight of the penalty of this round: it falls geometrically to the requested one."""
         state, alpha, max_passes = self.state, self._problem.alpha, self._limits.max_passes
         if alpha == 0.0:
             return alpha
@@ -331,18 +331,18 @@ class Rounds:
         left = max(0, n_stages - state.stage)
         return alpha * (state.top / alpha) ** (left / n_stages) if left else alpha
 
-    def _above(self, found: GradientPass, held: list[Columns], alpha: float) -> list[Columns]:
+    def _above(self, gradients: GradientPass, held: list[Columns], alpha: float) -> list[Columns]:
         """Return the columns of a pass that have weights or get some at `alpha`, if there is room for all."""
-        weighted = self.state.coef.slots(found.features) >= 0
-        excess = np.where(weighted, np.inf, found.violations - (alpha - self._problem.alpha))
+        weighted = self.state.coef.slots(gradients.features) >= 0
+        excess = np.where(weighted, np.inf, gradients.violations - (alpha - self._problem.alpha))
         wanted = excess > 0
         if np.count_nonzero(wanted) > self._plan.working_columns:
             wanted[np.argsort(-excess, kind="stable")[self._plan.working_columns :]] = False
             wanted |= weighted
         chosen = []
         for columns in held:
-            start = int(np.searchsorted(found.features, columns.features[0]))
-            here = np.flatnonzero(wanted[start : start + len(columns.features)])
-            if len(here):
-                chosen.append(columns.choose(here))
+            start = int(np.searchsorted(gradients.features, columns.features[0]))
+            places = np.flatnonzero(wanted[start : start + len(columns.features)])
+            if len(places):
+                chosen.append(columns.choose(places))
         return chosen

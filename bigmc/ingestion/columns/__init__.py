@@ -1,0 +1,1 @@
+"""What a column becomes: features, labels or weights."""

@@ -1,0 +1,89 @@
+"""Columns of dates and times as numbers: the day, and what comes back every day, week and year."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.ingestion.columns.number_columns import null_mask
+from bigmc.ingestion.hashing.categories import is_text, plain_text
+
+_DAY = 86_400_000_000
+"""Microseconds."""
+_FIRST_DAY = np.datetime64("2000-01-01", "D").astype("datetime64[us]").astype(np.int64)
+
+PARTS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[Any]]] = MappingProxyType(
+    {
+        "day": lambda times: np.floor((times - _FIRST_DAY) / _DAY),
+        "month": lambda times: times.view("datetime64[us]").astype("datetime64[M]").astype(int) % 12 + 1,
+        "weekday": lambda times: (times // _DAY + 3) % 7,
+        "hour": lambda times: times % _DAY / (_DAY / 24),
+    }
+)
+"""Numbers that a date becomes, of microseconds since 1970: days since 1 January 2000, the month from 1, the
+day of the week from Monday as 0, and hours since midnight. Zones are taken to UTC, others are as given."""
+
+
+class DateNumbers(NamedTuple):
+    """A column of dates as numbers.
+
+    Attributes
+    ----------
+    values : float64 array of shape (n_rows, len(PARTS))
+        NaN where there is no date.
+    absent, unreadable : bool arrays of shape (n_rows,)
+        Rows without a value, and with one that is no date.
+    """
+
+    values: NDArray[np.float64]
+    absent: NDArray[np.bool_]
+    unreadable: NDArray[np.bool_]
+
+
+def part_names(columns: Sequence[str]) -> Iterator[str]:
+    """Yield the names of the numbers that columns of dates become."""
+    return (f"{column} ({part})" for column in columns for part in PARTS)
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds dates, or texts that may be."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or is_text(kind))
+
+
+def as_dates(column: pa.Array) -> DateNumbers:
+    """Return a column of dates or times, or of texts like 2026-11-25 or 2026-11-25T08:30:00Z, as numbers."""
+    if is_text(column.type):
+        read = [_read(text) for text in plain_text(column).to_pylist()]
+        absent = np.array([text is None for text in read], bool)
+        unreadable = np.array([text is _NO_DATE for text in read], bool)
+        kept = [time if isinstance(time, int) else 0 for time in read]
+        times = np.array(kept, np.int64)
+    else:
+        plain = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+        absent, unreadable = null_mask(column), np.zeros(len(column), bool)
+        times = plain.fill_null(0).to_numpy(zero_copy_only=False)
+    values = np.column_stack([part(times) for part in PARTS.values()]).astype(np.float64)
+    values[absent | unreadable] = np.nan
+    return DateNumbers(values, absent, unreadable)
+
+
+_NO_DATE = "no date"
+
+
+def _read(text: str | None) -> int | str | None:
+    """Return microseconds since 1970, None of a missing or blank text, `_NO_DATE` of any other."""
+    if text is None or not text.strip():
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return _NO_DATE
+    zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
+    since = zoned - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,0 +1,43 @@
+"""Labels that are classes of their own, and may not have been meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+LIKE_MISSING = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "nat", "?", "-", "unknown"})
+"""What other programs write for a missing value, in small letters; ingest takes every text as a label."""
+
+_SHOWN = 5
+
+
+def doubts_about_labels(classes: NDArray[Any]) -> list[str]:
+    """Return a sentence for each kind of label that a person should look at; none for most datasets.
+
+    Parameters
+    ----------
+    classes : array of shape (n_classes,)
+        Labels of a dataset.
+    """
+    texts = [label for label in classes.tolist() if isinstance(label, str)]
+    warnings = []
+    missing = [text for text in texts if text.strip().lower() in LIKE_MISSING]
+    if missing:
+        warnings.append(f"{_listed(missing)} counts as a label: leave such rows out if it stands for none")
+    spaced = [text for text in texts if text != text.strip()]
+    if spaced:
+        warnings.append(f"the spaces of {_listed(spaced)} are part of the label")
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        alike.setdefault(" ".join(text.split()).casefold(), []).append(text)
+    twins = [text for some in alike.values() if len(some) > 1 for text in some]
+    if twins:
+        warnings.append(f"{_listed(twins)} differ in case or spaces only, and are classes of their own")
+    return warnings
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
+    return ", ".join(repr(text) for text in texts[:_SHOWN]) + more

@@ -1,0 +1,363 @@
+"""Which columns become features, and how: the part of a recipe that a model must repeat at prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import scipy
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.ingestion.columns.date_columns import as_dates, is_date, part_names
+from bigmc.ingestion.columns.number_columns import Numbers, is_number, null_mask
+from bigmc.ingestion.columns.table_columns import Filling, Levels, category_texts, filled, indicators
+from bigmc.ingestion.hashing.categories import (
+    Categories,
+    categories_of,
+    hash_categories,
+    is_text,
+    plain_text,
+)
+from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
+from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
+from bigmc.store.feature_map import FeatureMap
+from bigmc.store.shards.csr import Rows
+
+Samples = Rows | NDArray[Any]
+"""Samples in row order, sparse or as a 2-D array."""
+
+Bad = dict[int, str]
+"""Position of a row in its batch → why it cannot be used."""
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """How the columns of a table, or the columns of a matrix, become features.
+
+    Attributes
+    ----------
+    text : tuple of str
+        Text columns, hashed into ``2**hash_bits`` buckets; the texts of a row add up.
+    categorical : tuple of str
+        Columns hashed as ``name=value``, into the same buckets, as scikit-learn's ``FeatureHasher``.
+    numeric : tuple of str
+        Columns hashed by their name, the value being the weight, into the same buckets.
+    dense : tuple of str
+        Numeric columns that keep a feature of their own, after the buckets.
+    hasher : TextHasher, optional
+        Hashing parameters; None when nothing is hashed.
+    n_own : int
+        Features that a matrix source brings, 0 for tables.
+    first_index : int, optional
+        What svmlight files call their first feature, 0 or 1; None for other sources.
+    map : FeatureMap, optional
+        What the features go through before they are stored; all of them are dense then.
+    missing : bool
+        Dense values, and those of a matrix, may be missing: they are kept as NaN.
+    one_hot : tuple of Levels
+        Categories whose values have a feature of 0 and 1 each, after the dense ones. A value that is none of
+        them, or missing, is 0 in all.
+    filling : Filling, optional
+        What takes the place of missing dense values, instead of NaN. Where it fills, missing texts and
+        categories are empty ones.
+    dates : tuple of str
+        Columns of dates, each of which becomes some numbers after the dense ones; see
+        `bigmc.ingestion.columns.date_columns`.
+    """
+
+    text: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    dense: tuple[str, ...] = ()
+    hasher: TextHasher | None = None
+    n_own: int = 0
+    first_index: int | None = None
+    map: FeatureMap | None = None
+    missing: bool = False
+    one_hot: tuple[Levels, ...] = ()
+    filling: Filling | None = None
+    dates: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the numbers that have a feature each: dense columns, and what dates become."""
+        return (*self.dense, *part_names(self.dates))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all columns needed, without repetition."""
+        one_hot = (levels.column for levels in self.one_hot)
+        others = (*self.text, *self.categorical, *self.numeric, *self.dense, *self.dates)
+        return tuple(dict.fromkeys((*others, *one_hot)))
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Names of the features after the hashed ones, one for each column of numbers."""
+        flags = self.filling.flag_names(self.numbers) if self.filling else ()
+        return (*self.numbers, *flags, *(name for levels in self.one_hot for name in levels.names))
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether dense values may be missing."""
+        return self.missing or self.fills
+
+    @property
+    def fills(self) -> bool:
+        """Whether something takes the place of missing values."""
+        return self.filling is not None and self.filling.fills
+
+    @property
+    def missing_as(self) -> Literal["refuse", "keep", "fill"]:
+        """The option of an ingest that treats missing values so."""
+        return "keep" if self.missing else "fill" if self.takes_missing else "refuse"
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of the dataset."""
+        if self.map is not None:
+            return self.map.n_features
+        return (self.hasher.n_features if self.hasher else 0) + len(self.own_names) + self.n_own
+
+    @property
+    def only_dense(self) -> bool:
+        """Whether every column is a number that keeps a feature of its own."""
+        return self.hasher is None and bool(self.numbers or self.one_hot)
+
+    @property
+    def named(self) -> bool:
+        """Whether there are hashed features with names to be collected."""
+        return bool(self.text or self.categorical)
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
+        data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
+        data.pop("map")
+        for name in ("one_hot", "filling", "dates"):
+            if not getattr(self, name):
+                data.pop(name)
+        if self.map is not None:
+            data["map"] = self.map.to_dict()
+        if not self.missing:
+            data.pop("missing")
+        named = self.only_dense and not (self.map and self.map.fourier)
+        return data | ({"columns": list(self.own_names)} if named else {})
+
+    def with_found(self, stored: FeatureSpec) -> FeatureSpec:
+        """Return these features with what was found out for those of a dataset with the same columns."""
+        columns, others = ([levels.column for levels in spec.one_hot] for spec in (self, stored))
+        same = columns == others and self.numbers == stored.numbers and self.missing_as == stored.missing_as
+        found = stored if same else self
+        return replace(self, map=stored.map, one_hot=found.one_hot, filling=found.filling)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:
+        """Return the specification that :meth:`to_dict` wrote."""
+        names = {key: tuple(data[key]) for key in ("text", "categorical", "numeric", "dense")}
+        hasher = TextHasher.from_dict(data["hasher"]) if data["hasher"] else None
+        first, n_own = data.get("first_index"), data["n_own"]
+        map = FeatureMap.from_dict(data["map"]) if "map" in data else None
+        missing = data.get("missing", False)
+        one_hot = tuple(Levels(each["column"], tuple(each["values"])) for each in data.get("one_hot", ()))
+        filling = data.get("filling")
+        return cls(
+            **names,
+            hasher=hasher,
+            n_own=n_own,
+            first_index=first,
+            map=map,
+            missing=missing,
+            one_hot=one_hot,
+            filling=Filling.from_dict(filling) if filling else None,
+            dates=tuple(data.get("dates", ())),
+        )
+
+    def column_names(self, schema: pa.Schema) -> pa.Table:
+        """Return the names of features that are one column each, beside hashed ones, as a names table."""
+        if self.hasher is None:
+            return schema.empty_table()
+        index, sign = hash_names(list(self.numeric), self.hasher.hash_bits)
+        first = self.hasher.n_features
+        rows: dict[str, list[Any]] = {
+            "bucket": [*index.tolist(), *range(first, first + len(self.own_names))],
+            "name": [*self.numeric, *self.own_names],
+            "sign": [*sign.tolist(), *[1] * len(self.own_names)],
+            "count": [None] * (len(self.numeric) + len(self.own_names)),
+        }
+        return pa.table({name: rows[name] for name in schema.names}, schema=schema)
+
+    def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:
+        """Return the rows whose feature columns cannot be used, with the reason.
+
+        The columns of `numbers` are those of the table; what is read of them is kept there.
+        """
+        numbers = Numbers(table) if numbers is None else numbers
+        self.check_types(table.schema)
+        bad: Bad = {}
+        for name in () if self.fills else (*self.text, *self.categorical):
+            for position in np.flatnonzero(null_mask(table.column(name))):
+                bad.setdefault(int(position), f"column {name!r} is missing")
+        for name in (*self.numeric, *self.dense):
+            column = table.column(name)
+            if _is_plain(column):
+                continue
+            values, absent, unreadable = numbers[name]
+            if self.takes_missing and name in self.dense:
+                values = np.where(np.isnan(values), 0.0, values)
+            else:
+                unreadable = unreadable & ~absent
+                for position in np.flatnonzero(absent):
+                    bad.setdefault(int(position), f"column {name!r} is missing")
+            for position in np.flatnonzero(unreadable):
+                bad.setdefault(int(position), f"column {name!r} is not a number")
+            for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):
+                bad.setdefault(int(position), f"column {name!r} is {values[position]}")
+            for position in np.flatnonzero(np.abs(values) >= EXACT_INTEGERS):
+                text = str(column[int(position)].as_py())
+                if not is_exact(text):
+                    reason = f"column {name!r} is {text}, which is not exact as a 64-bit float"
+                    bad.setdefault(int(position), reason)
+        for name in self.dates:
+            _, absent, unreadable = as_dates(table.column(name))
+            for position in np.flatnonzero(unreadable | (absent & (not self.takes_missing))):
+                reason = (
+                    "missing" if absent[position] else "not a date like 2026-11-25 or 2026-11-25T08:30:00"
+                )
+                bad.setdefault(int(position), f"column {name!r} is {reason}")
+        return bad
+
+    def check_types(self, schema: pa.Schema) -> None:
+        """Refuse columns whose type does not fit what shall be made of them.
+
+        Raises
+        ------
+        DataError
+            At the first of them; its message names the column and the option that would fit.
+        """
+        for names, fits, wanted, cure in (
+            (self.text, is_text, "text", "name it with --categorical, --numeric or --dense"),
+            (
+                (*self.categorical, *(levels.column for levels in self.one_hot)),
+                _is_category,
+                "a category",
+                "give text, integers or booleans",
+            ),
+            (self.dates, is_date, "a date", "name it with --dense, --text or --categorical"),
+            ((*self.numeric, *self.dense), is_number, "a number", "name it with --text or --categorical"),
+        ):
+            for name in names:
+                kind = schema.field(name).type
+                if not fits(kind):
+                    raise DataError(f"column {name!r} has type {kind}, which is not {wanted}", cure)
+
+    def categories(self, table: pa.RecordBatch, before: Sequence[Categories] = ()) -> list[Categories]:
+        """Return the categorical columns of a batch without bad rows, given those of an earlier batch."""
+        earlier = dict(zip(self.categorical, before, strict=False))
+        columns = {name: table.column(name) for name in self.categorical}
+        if self.fills:
+            columns = {name: _without_nulls(column) for name, column in columns.items()}
+        return [categories_of(column, name, earlier.get(name)) for name, column in columns.items()]
+
+    def texts(self, table: pa.RecordBatch) -> list[pa.Array]:
+        """Return the text columns of a batch without bad rows."""
+        columns = [plain_text(table.column(name)) for name in self.text]
+        return [column.fill_null("") for column in columns] if self.fills else columns
+
+    def transform(
+        self,
+        table: pa.RecordBatch,
+        categories: Sequence[Categories] | None = None,
+        numbers: Numbers | None = None,
+    ) -> Samples:
+        """Return the features of a batch without bad rows.
+
+        Parameters
+        ----------
+        table : pyarrow.RecordBatch
+        categories : sequence of Categories, optional
+            Its categorical columns, if they were read before.
+        numbers : Numbers, optional
+            Its columns of numbers, if they were.
+
+        Returns
+        -------
+        Rows, or float64 array of shape (n_rows, n_features) when every feature is dense.
+        """
+        numbers = Numbers(table) if numbers is None else numbers
+        dense = np.empty((table.num_rows, len(self.dense)))
+        for place, name in enumerate(self.dense):
+            dense[:, place] = numbers[name].values
+        dense = np.hstack([dense, *(as_dates(table.column(name)).values for name in self.dates)])
+        own = [dense] if self.filling is None else filled(dense, self.filling)
+        own += [indicators(table.column(levels.column), levels) for levels in self.one_hot]
+        dense = np.hstack(own) if len(own) > 1 else dense
+        if self.hasher is None:
+            return self.mapped(dense)
+        pieces = [self.hasher.transform(texts) for texts in self.texts(table)]
+        bits = self.hasher.hash_bits
+        if self.categorical:
+            columns = self.categories(table) if categories is None else categories
+            pieces.append(hash_categories(columns, bits)._replace(n_features=self.n_features))
+        for name in self.numeric:
+            index, sign = hash_names([name], bits)
+            values = numbers[name].values * sign[0]
+            pieces.append(_column_entries(int(index[0]), values, self.n_features))
+        for position, values in enumerate(dense.T):
+            pieces.append(_column_entries(self.hasher.n_features + position, values, self.n_features))
+        return add_rows(pieces, self.n_features)
+
+    def mapped(self, samples: Samples) -> Samples:
+        """Return dense samples as the feature map makes them, if there is one.
+
+        Raises
+        ------
+        DataError
+            If there is one and the samples are sparse, or have another number of features.
+        """
+        if self.map is None:
+            return samples
+        width = len(self.map.mean)
+        if isinstance(samples, Rows) or samples.shape[1] != width:
+            raise DataError(f"the samples are not dense, with {width} features", "give them as they were")
+        return self.map.transform(samples)
+
+
+def add_rows(pieces: list[Rows], n_features: int) -> Rows:
+    """Return the sum of batches of the same samples; entries that cancel to zero stay stored."""
+    if len(pieces) == 1:
+        return pieces[0]._replace(n_features=n_features)
+    n_rows = pieces[0].n_rows
+    samples = np.concatenate([np.repeat(np.arange(n_rows), np.diff(p.indptr)) for p in pieces])
+    indices = np.concatenate([p.indices for p in pieces])
+    data = np.concatenate([p.data for p in pieces])
+    wide = data.astype(np.int32) if data.dtype.kind == "i" else data.astype(np.float64)
+    matrix = scipy.sparse.coo_array((wide, (samples, indices)), shape=(n_rows, n_features)).tocsr()
+    matrix.sum_duplicates()
+    return Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, n_features)
+
+
+def _column_entries(index: int, values: NDArray[np.float64], n_features: int) -> Rows:
+    """Return one feature as rows; zeros are not stored, as in ``FeatureHasher``."""
+    stored = values != 0
+    indptr = np.concatenate(([0], np.cumsum(stored))).astype(np.int64)
+    return Rows(indptr, np.full(indptr[-1], index, dtype=np.int32), values[stored], n_features)
+
+
+def _is_category(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def _is_plain(column: pa.Array) -> bool:
+    """Return whether all values are floats, finite and too small to be integers that are not exact."""
+    if column.null_count or not (pa.types.is_float64(column.type) or pa.types.is_float32(column.type)):
+        return False
+    values = column.to_numpy()
+    return bool(len(values) == 0 or np.abs(values).max() < EXACT_INTEGERS)  # False for NaN
+
+
+def _without_nulls(column: pa.Array) -> pa.Array:
+    """Return categories with an empty text where one is missing."""
+    return category_texts(column) if null_mask(column).any() else column

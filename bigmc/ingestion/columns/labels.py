@@ -1,0 +1,288 @@
+"""Class labels: from the values of a column to codes, first within a part, then for the dataset.
+
+A column of lists has a set of labels for every sample: any number, also none; one given twice counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.lazy import LazyModule
+from bigmc.store.shards.label_sets import is_sets, set_column
+
+pc = LazyModule("pyarrow.compute")
+
+MISSING = "the label is missing"
+MISSING_IN_SET = "the label or one of its list is missing"
+
+
+def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
+    """Return which labels are missing: null, NaN, an empty text, or a list with one of these."""
+    if is_sets(labels.type):
+        missing = np.array(labels.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        missing[np.asarray(pc.list_parent_indices(labels))[find_missing(labels.flatten())]] = True
+        return missing
+    if pa.types.is_dictionary(labels.type):
+        return find_missing(labels.dictionary_decode())
+    missing = np.asarray(pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
+    if pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type):
+        missing |= np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))
+    return missing
+
+
+def plain(labels: pa.Array) -> pa.Array:
+    """Return labels as int64, float64, bool or string.
+
+    Raises
+    ------
+    DataError
+        If the column is of a type that cannot name a class, such as a list or a date.
+    """
+    kind = labels.type
+    if pa.types.is_dictionary(kind):
+        return plain(labels.dictionary_decode())
+    for is_kind, target in (
+        (pa.types.is_boolean, pa.bool_()),
+        (pa.types.is_integer, pa.int64()),
+        (pa.types.is_floating, pa.float64()),
+        (pa.types.is_string, pa.string()),
+        (pa.types.is_large_string, pa.string()),
+        (pa.types.is_null, pa.string()),
+    ):
+        if is_kind(kind):
+            try:
+                return labels.cast(target)
+            except pa.ArrowInvalid as error:
+                raise DataError(f"labels of type {kind}: {error}", "use labels below 2**63") from None
+    raise DataError(
+        f"the label column has type {kind}, which cannot name a class", "give text, integers or booleans"
+    )
+
+
+LABEL_BYTES = 330
+"""Bytes for each distinct label beside twice its text: an object, in a dictionary, and sorted in a list."""
+
+
+def label_cost(value: object) -> int:
+    """Return the bytes that a distinct label takes while the labels of a dataset are collected."""
+    return LABEL_BYTES + 2 * (len(value) if isinstance(value, str) else 8)
+
+
+class TooManyLabels(Exception):
+    """The distinct labels of a part do not fit into the memory they were given."""
+
+
+class LabelCoder:
+    """Number the labels of one part in the order in which they first appear.
+
+    Parameters
+    ----------
+    most_bytes : int, optional
+        Memory for them, as `label_cost` counts it.
+
+    Attributes
+    ----------
+    sets : bool or None
+        Whether they are sets, once some were seen.
+    """
+
+    def __init__(self, most_bytes: int = 1 << 62) -> None:
+        self._codes: dict[object, int] = {}
+        self._bytes_left = most_bytes
+        self._n_charged = 0
+        self.sets: bool | None = None
+
+    @property
+    def values(self) -> list[object]:
+        """Labels seen, by code."""
+        return list(self._codes)
+
+    def encode(self, labels: pa.Array) -> pa.Array:
+        """Return the codes of labels none of which is missing: int32, or lists of them for sets."""
+        if not is_sets(labels.type):
+            self.sets = False
+            return pa.array(self._encode(labels))
+        self.sets = True
+        rows = np.asarray(pc.list_parent_indices(labels))
+        return set_column(rows, self._encode(labels.flatten()), len(labels))
+
+    def _encode(self, labels: pa.Array) -> NDArray[np.int32]:
+        encoded = plain(labels).dictionary_encode()
+        codes = [self._code(value) for value in encoded.dictionary.to_pylist()]
+        positions = np.asarray(encoded.indices)
+        return np.array(codes, dtype=np.int32)[positions] if codes else np.empty(0, dtype=np.int32)
+
+    def _code(self, value: object) -> int:
+        code = self._codes.setdefault(value, len(self._codes))
+        if code == len(self._codes) - 1 and code >= self._n_charged:
+            self._n_charged += 1
+            self._bytes_left -= label_cost(value)
+            if self._bytes_left < 0:
+                raise TooManyLabels
+        return code
+
+
+def split_labels(labels: pa.Array, separator: str) -> pa.Array:
+    """Return texts as lists of the labels between separators.
+
+    Raises
+    ------
+    DataError
+        If the labels are no texts.
+    """
+    if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
+        raise DataError(
+            f"the label column has type {labels.type}, which no separator splits",
+            "leave --label-separator out",
+        )
+    return pc.split_pattern(labels, separator)
+
+
+def agree_on_sets(parts: Iterable[bool | None]) -> bool:
+    """Return whether labels are sets, from what each part saw; None is a part without rows.
+
+    Raises
+    ------
+    DataError
+        If some parts have lists and others one label per row.
+    """
+    seen = {sets for sets in parts if sets is not None}
+    if len(seen) > 1:
+        raise DataError("some rows have a list of labels and others one label", "give lists everywhere")
+    return True in seen
+
+
+class LabelTypes(Enum):
+    """What tells the type of labels: the format of the data, or, in a text format, how they are written."""
+
+    GIVEN = "given"
+    GUESSED = "guessed"
+
+
+def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[object]:
+    """Return the sorted classes of a dataset from the labels of its parts.
+
+    Parameters
+    ----------
+    parts : iterable of list
+        Labels of each part.
+    written : LabelTypes
+        In a text format labels that are all written exactly as integers are become integers.
+
+    Raises
+    ------
+    DataError
+        If the labels are of several types, or fewer than two.
+    """
+    labels = {value for part in parts for value in part}
+    kinds = sorted({type(value).__name__ for value in labels})
+    if len(kinds) > 1:
+        if set(kinds) == {"int", "float"}:
+            labels = {float(value) for value in labels}  # type: ignore[arg-type]
+        else:
+            raise DataError(
+                f"labels are of several types ({', '.join(kinds)})", "write all of them the same way"
+            )
+    if len(labels) < 2:
+        seen = f"only the class {next(iter(labels))!r}" if labels else "no class at all"
+        raise DataError(f"the rows hold {seen}", "a classifier needs rows of at least two classes")
+    if written is LabelTypes.GUESSED and all(_is_integer_text(value) for value in labels):
+        labels = {int(value) for value in labels}  # type: ignore[call-overload]
+    if written is LabelTypes.GUESSED and all(
+        isinstance(value, float) and value.is_integer() for value in labels
+    ):
+        labels = {int(value) for value in labels}  # type: ignore[call-overload]
+    return sorted(labels)  # type: ignore[type-var]
+
+
+def extend_classes(classes: list[object], parts: Iterable[list[object]], written: LabelTypes) -> list[object]:
+    """Return the classes of a dataset with those that appended parts bring, sorted, at the end.
+
+    Parameters
+    ----------
+    classes : list
+        Classes by code; their codes stay.
+    parts : iterable of list
+        Labels of each part.
+    written : LabelTypes
+        In a text format integers are written as texts are.
+
+    Raises
+    ------
+    DataError
+        If a label is of another type than the classes.
+    """
+    kind = type(classes[0])
+    known = set(classes)
+    new: set[object] = set()
+    for value in (value for part in parts for value in part):
+        label = _as_label(value, kind, written)
+        if label is None:
+            raise DataError(
+                f"the label {value!r} is not of the type of the dataset's, which are like {classes[0]!r}",
+                "write the labels as in the data before",
+            )
+        if label not in known:
+            new.add(label)
+    return [*classes, *sorted(new)]  # type: ignore[type-var]
+
+
+def _as_label(value: object, kind: type, written: LabelTypes) -> object:
+    """Return a label as the type of the classes, or None if it cannot be written so."""
+    if type(value) is kind:
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    whole = isinstance(value, float) and value.is_integer()
+    if kind is int and written is LabelTypes.GUESSED and (_is_integer_text(value) or whole):
+        return int(value)  # type: ignore[call-overload]
+    return None
+
+
+def label_like(value: object, known: object) -> object:
+    """Return a label as a known one is written: text of delimited files may be a number or a truth value.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written so.
+    """
+    kind = type(known)
+    label = _as_label(value, kind, LabelTypes.GUESSED)
+    if label is None and isinstance(value, str):
+        try:
+            label = _TRUTH[value.lower()] if kind is bool else kind(float(value)) if kind is float else None
+        except (KeyError, ValueError):
+            label = None
+    if label is None:
+        raise DataError(
+            f"the label {value!r} is not of the type of the model's classes, which are like {known!r}",
+            "write the labels as in the data it was trained on",
+        )
+    return label
+
+
+_TRUTH = {"true": True, "false": False}
+
+
+def recode(locals: Iterable[list[object]], classes: list[object]) -> Iterator[NDArray[np.int32]]:
+    """Yield for each part the codes that its labels have among the classes of the dataset."""
+    as_class = type(classes[0])
+    position = {value: code for code, value in enumerate(classes)}
+    for local in locals:
+        yield np.array([position[as_class(value)] for value in local], np.int32)  # type: ignore[call-arg]
+
+
+def _is_integer_text(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return str(int(value)) == value and abs(int(value)) < 2**63
+    except ValueError:
+        return False

@@ -1,0 +1,92 @@
+"""Columns of tables as numbers, and which values are missing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.ingestion.hashing.categories import is_text, plain_text
+from bigmc.lazy import LazyModule
+
+pc = LazyModule("pyarrow.compute")
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds numbers, or texts that may be."""
+    types = pa.types
+    fits = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, is_text)
+    return any(fit(kind) for fit in fits)
+
+
+class Floats(NamedTuple):
+    """A column as numbers.
+
+    Attributes
+    ----------
+    values : float64 array of shape (n_rows,)
+        NaN where there is no number.
+    absent, unreadable : bool arrays of shape (n_rows,)
+        Rows without a value, and with one that is no number.
+    """
+
+    values: NDArray[np.float64]
+    absent: NDArray[np.bool_]
+    unreadable: NDArray[np.bool_]
+
+
+class Numbers:
+    """Columns of a batch as numbers, each of which is parsed once, at first use."""
+
+    def __init__(self, table: pa.RecordBatch) -> None:
+        self._table = table
+        self._columns: dict[str, Floats] = {}
+
+    def __getitem__(self, name: str) -> Floats:
+        """Return the column of this name."""
+        if name not in self._columns:
+            self._columns[name] = as_float(self._table.column(name))
+        return self._columns[name]
+
+
+def as_float(column: pa.Array) -> Floats:
+    """Return a column of numbers, or of texts that may be numbers."""
+    kind = column.type
+    nothing = np.zeros(len(column), bool)
+    if not column.null_count and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        return Floats(column.to_numpy(zero_copy_only=False).astype(np.float64), nothing, nothing)
+    if not is_text(kind):
+        values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        return Floats(np.asarray(values, dtype=np.float64), absent, nothing)
+    texts = plain_text(column)
+    if not texts.null_count:
+        try:
+            return Floats(texts.cast(pa.float64()).to_numpy(), nothing, nothing)
+        except pa.ArrowInvalid:
+            pass  # blanks, or no number
+    trimmed = pc.utf8_trim_whitespace(texts)
+    texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+    absent = null_mask(texts)
+    try:
+        return Floats(np.asarray(texts.cast(pa.float64()).fill_null(np.nan)), absent, nothing)
+    except pa.ArrowInvalid:
+        read = [_read_float(text) for text in texts.to_pylist()]
+        values = np.array([np.nan if v is None else v for v in read])
+        return Floats(values, absent, np.array([v is None for v in read]) & ~absent)
+
+
+def _read_float(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def null_mask(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are missing, NaN included."""
+    if column.null_count == 0 and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return np.zeros(len(column), dtype=bool)
+    return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)

@@ -1,0 +1,159 @@
+"""Columns of tables beside plain numbers: categories as indicators, and what fills missing numbers.
+
+One pass over the sources before the ingest decides what they become; the recipe of the dataset and every
+model of it keep that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.ingestion.hashing.categories import category_text
+from bigmc.lazy import LazyModule
+from bigmc.store.feature_map import Moments
+
+pc = LazyModule("pyarrow.compute")
+
+MOST_LEVELS = 254
+"""Values of a category that have features, the most frequent ones; the others are 0 in all."""
+FURTHEST = 4.0
+"""Deviations from the mean at which standardised numbers beside hashed columns end."""
+MOST_COUNTED = 100_000
+"""Different values of a category that are counted; new ones after these are not."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The values of a category that have a feature each.
+
+    Attributes
+    ----------
+    values : tuple of str
+        The most frequent first.
+    """
+
+    column: str
+    values: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(f"{self.column}={value}" for value in self.values)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What takes the place of missing numbers, and the units of numbers beside hashed columns.
+
+    Attributes
+    ----------
+    values : tuple of float
+        The mean of each dense column.
+    flagged : tuple of int
+        Places of the columns in which numbers were missing: each has a feature that says where.
+    deviations : tuple of float
+        Where numbers are standardised, their standard deviations; else nothing.
+    fills : bool
+        Whether missing numbers are filled; else they are refused.
+    """
+
+    values: tuple[float, ...]
+    flagged: tuple[int, ...]
+    deviations: tuple[float, ...] = ()
+    fills: bool = True
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Filling:
+        """Return what `dataclasses.asdict` made JSON data of."""
+        numbers = {name: tuple(data[name]) for name in ("values", "flagged", "deviations")}
+        return cls(**numbers, fills=bool(data["fills"]))
+
+    def flag_names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the features that say where numbers were missing."""
+        return tuple(f"{columns[place]} is missing" for place in self.flagged)
+
+
+def filled(values: NDArray[np.float64], filling: Filling) -> list[NDArray[np.float64]]:
+    """Return numbers with the missing ones filled, in their units, and 1 where flagged ones were missing.
+
+    Standardised numbers end `FURTHEST` deviations from the mean: one of them does not outweigh a text.
+    """
+    absent = np.isnan(values)
+    whole = np.where(absent, np.array(filling.values), values)
+    if filling.deviations:
+        deviations = np.array(filling.deviations)
+        inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
+        whole = np.clip((whole - np.array(filling.values)) * inverse, -FURTHEST, FURTHEST)
+    return [whole, absent[:, list(filling.flagged)].astype(np.float64)]
+
+
+def indicators(column: pa.Array, levels: Levels) -> NDArray[np.float64]:
+    """Return 1 where a row has a value, shape (n_rows, n_values)."""
+    codes = pc.index_in(category_texts(column), pa.array(levels.values, pa.string()))
+    matrix = np.zeros((len(column), len(levels.values)))
+    rows = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
+    matrix[rows, codes.drop_null().to_numpy()] = 1.0
+    return matrix
+
+
+def category_texts(column: pa.Array) -> pa.Array:
+    """Return values as texts, spelled as names of hashed categories are; missing ones are empty as in CSV."""
+    absent = pc.is_null(column, nan_is_null=True)
+    return pc.if_else(absent, "", category_text(column).cast(pa.string()))
+
+
+class LevelCount:
+    """Counts the values of a category."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._counts: Counter[str] = Counter()
+
+    def add(self, column: pa.Array) -> None:
+        """Count the values of a batch."""
+        for entry in category_texts(column).value_counts().to_pylist():
+            if entry["values"] in self._counts or len(self._counts) < MOST_COUNTED:
+                self._counts[entry["values"]] += entry["counts"]
+
+    @property
+    def n_values(self) -> int:
+        """Number of different values, as far as they were counted."""
+        return len(self._counts)
+
+    def levels(self, most: int = MOST_LEVELS) -> Levels:
+        """Return the most frequent values; of those as frequent, the first of the alphabet."""
+        ordered = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+        return Levels(self._column, tuple(value for value, _ in ordered[:most]))
+
+
+class MeanOfColumns:
+    """Moments of the numbers that are not missing."""
+
+    def __init__(self, n_columns: int) -> None:
+        self._moments = [Moments.of(np.empty((0, 1))) for _ in range(n_columns)]
+        self._missing = np.zeros(n_columns, np.int64)
+
+    def add(self, place: int, values: Iterable[float]) -> None:
+        """Add the numbers of a column, NaN where they are missing."""
+        numbers = np.asarray(values, np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        self._moments[place] += Moments.of(finite[:, np.newaxis])
+        self._missing[place] += np.isnan(numbers).sum()
+
+    def filling(self, like: Filling) -> Filling:
+        """Return what takes the place of missing numbers: the mean, 0 where all are missing.
+
+        Numbers are flagged and standardised where those of `like` are.
+        """
+        means = tuple(float(moments.mean[0]) for moments in self._moments)
+        spread = (np.sqrt(moments.scatter[0] / max(moments.count, 1)) for moments in self._moments)
+        deviations = tuple(float(each) for each in spread) if like.deviations else ()
+        flagged = tuple(np.flatnonzero(self._missing).tolist()) if like.fills else ()
+        return Filling(means, flagged, deviations, like.fills)

@@ -1,0 +1,61 @@
+"""Many small files become one part: its folder, receipt and shards cost more than a few rows do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bigmc.ingestion.readers import FILE_FORMATS
+from bigmc.ingestion.readers.base import Part
+
+SMALL = 16
+"""A file is small if so many of it fit into the bytes of a part."""
+
+MOST_FILES = 256
+"""Files of a part: their rows are read one file after another, and parts are what workers share out."""
+
+
+def gather_small_files(parts: Sequence[Part], part_bytes: int) -> list[Part]:
+    """Return the parts with neighbouring small files put together, numbered anew; row ids stay as they are.
+
+    Sizes decide and nothing else, so that any scan of the same files gives the same parts. The files of an
+    ingest have the same types (`bigmc.ingestion.parts.scan.schema` sees to it).
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        From `bigmc.ingestion.parts.scan.scan`.
+    part_bytes : int
+        As for the scan.
+    """
+    parts_of = Counter(part.source for part in parts)
+    groups: list[list[Part]] = []
+    after_small = False
+    for part in parts:
+        whole = parts_of[part.source] == 1 and part.format in FILE_FORMATS
+        small = whole and part.n_bytes * SMALL <= part_bytes
+        if small and after_small and _has_place(groups[-1], part, part_bytes):
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+        after_small = small
+    return [_joined(index, group) for index, group in enumerate(groups)]
+
+
+def _has_place(group: Sequence[Part], part: Part, part_bytes: int) -> bool:
+    return len(group) < MOST_FILES and sum(other.n_bytes for other in [*group, part]) <= part_bytes
+
+
+def _joined(index: int, group: Sequence[Part]) -> Part:
+    if len(group) == 1:
+        return replace(group[0], index=index)
+    return replace(
+        group[0],
+        index=index,
+        n_rows=sum(part.n_rows for part in group),
+        n_bytes=sum(part.n_bytes for part in group),
+        longest=max(part.longest for part in group),
+        footer_bytes=max(part.footer_bytes for part in group),
+        files=tuple(group),
+    )

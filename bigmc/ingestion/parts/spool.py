@@ -1,0 +1,182 @@
+"""Sources that can be read only once, written to a file first: pipes, and streams of rows in memory.
+
+An ingest reads its sources twice, and again after a kill. What comes as a stream is therefore written beside
+the dataset, in bounded memory, and removed when the ingest has ended. Its bytes decide whether it is the same
+source as before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from bigmc.errors import DataError
+from bigmc.ingestion.readers.plain_types import plain_columns
+from bigmc.lazy import LazyModule
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL
+
+pq = LazyModule("pyarrow.parquet")
+
+STDIN = "-"
+"""What standard input is called as a source."""
+
+ROWS_AT_ONCE = 1024
+"""Rows of an iterable of mappings that are turned into a table at once."""
+
+GROUP_BYTES = 8 << 20
+"""About the bytes of a row group of the file written."""
+
+_COPY_BYTES = 1 << 20
+
+_DUCKDB_READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
+"""What releases of DuckDB call the way from a relation to its record batches, the newest name first."""
+
+
+def spool_beside(dataset: Path) -> Path:
+    """Return the folder beside a dataset for sources that can be read only once."""
+    return dataset.with_name(f".{dataset.name}.input{PARTIAL}")
+
+
+def is_pipe(path: str) -> bool:
+    """Return whether a path is standard input or a named pipe."""
+    return path == STDIN or (os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode))
+
+
+def is_stream(item: Any) -> bool:
+    """Return whether a source in memory gives its rows only once, or batch by batch."""
+    if isinstance(item, pa.Table | pa.RecordBatch | Mapping | str | bytes):
+        return False
+    return isinstance(item, pa.RecordBatchReader | Iterator) or _library_of(item) is not None
+
+
+def _library_of(item: Any) -> str | None:
+    """Return which library's way of giving rows batch by batch an object has, if it has one."""
+    if hasattr(item, "with_format") and hasattr(item, "iter"):
+        return "Hugging Face datasets"
+    if hasattr(item, "npartitions") and hasattr(item, "partitions") and hasattr(item, "columns"):
+        return "dask"
+    if hasattr(item, "collect_batches") and hasattr(item, "collect_schema"):
+        return "polars"
+    if any(hasattr(item, name) for name in _DUCKDB_READERS):
+        return "duckdb"
+    return "pyarrow" if hasattr(item, "scanner") or hasattr(item, "to_reader") else None
+
+
+def spool_pipe(path: str, target: Path) -> None:
+    """Write what a pipe gives to a file."""
+    with disk.output(target) as file:
+        if path == STDIN:
+            _copy(sys.stdin.buffer, file)
+        else:
+            with open(path, "rb") as pipe:
+                _copy(pipe, file)
+
+
+def _copy(source: BinaryIO, file: Any) -> None:
+    while piece := source.read(_COPY_BYTES):
+        file.write(piece)
+
+
+def spool_rows(item: Any, name: str, target: Path) -> None:
+    """Write the rows of a stream to a Parquet file.
+
+    Parameters
+    ----------
+    item : object
+        A reader of record batches, what makes one (a pyarrow dataset or scanner, a relation of DuckDB), a
+        lazy frame of polars, a data frame of dask, a data set of Hugging Face, or an iterator of record
+        batches, tables or mappings.
+    name : str
+        What messages call it.
+    target : Path
+        File to write.
+
+    Raises
+    ------
+    DataError
+        If the stream is empty, or its rows are no mappings, or of types that differ.
+    """
+    batches = (_writable(table) for table in _batches(item, name))
+    first = next(batches, None)
+    if first is None:
+        raise DataError(f"{name}: no rows", "give a stream that holds at least one")
+    held: list[pa.Table] = []
+    with disk.output(target) as file, pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
+        for table in itertools.chain([first], batches):
+            if table.schema != first.schema:
+                columns = f"{_named(first.schema)}, later ones {_named(table.schema)}"
+                raise DataError(
+                    f"{name}: some rows have the columns {columns}", "give rows of the same columns and types"
+                )
+            held.append(table)
+            if sum(piece.nbytes for piece in held) >= GROUP_BYTES:
+                writer.write_table(pa.concat_tables(held))
+                held = []
+        if held:
+            writer.write_table(pa.concat_tables(held))
+
+
+def _writable(table: pa.Table) -> pa.Table:
+    """Return a table that Parquet takes: string views, as polars has them, become strings.
+
+    Older releases of Arrow write no string views, and none writes dictionaries of them.
+    """
+    kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types)
+    if not any(pa.types.is_string_view(kind) for kind in kinds):
+        return table
+    return pa.Table.from_batches([plain_columns(batch) for batch in table.to_batches()])
+
+
+def _named(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)
+
+
+def _rows_of(item: Any) -> Iterator[Any]:
+    """Return record batches, tables or mappings, made as they are consumed."""
+    match _library_of(item):
+        case "Hugging Face datasets":
+            return iter(item.with_format("arrow").iter(batch_size=ROWS_AT_ONCE))
+        case "dask":
+            parts = (item.partitions[i] for i in range(item.npartitions))
+            frames = (part.compute(scheduler="synchronous") for part in parts)
+            return (pa.Table.from_pandas(frame, preserve_index=False) for frame in frames)
+        case "polars":
+            return (pa.table(frame) for frame in item.collect_batches())
+        case "duckdb":
+            return iter(next(getattr(item, name) for name in _DUCKDB_READERS if hasattr(item, name))())
+        case "pyarrow":
+            return iter((item.scanner() if hasattr(item, "scanner") else item).to_reader())
+        case _:
+            return iter(item)
+
+
+def _batches(item: Any, name: str) -> Iterator[pa.Table]:
+    rows = _rows_of(item)
+    schema: pa.Schema | None = None
+    for head in rows:
+        if isinstance(head, pa.RecordBatch):
+            yield pa.Table.from_batches([head])
+        elif isinstance(head, pa.Table):
+            yield head
+        elif isinstance(head, Mapping):
+            some = [head, *itertools.islice(rows, ROWS_AT_ONCE - 1)]
+            table = _table(some, schema, name)
+            schema = table.schema
+            yield table
+        else:
+            raise DataError(f"{name}: a row is {type(head).__name__}", "give mappings or record batches")
+
+
+def _table(rows: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Table:
+    try:
+        return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{name}: rows of several types ({error})", "give every column one type") from error

@@ -1,0 +1,1 @@
+"""One source of samples: a file, an address, an array or a table, and how its bytes are read."""

@@ -1,0 +1,111 @@
+"""Arrays and tables in memory as sources: checked once, with the labels passed beside them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy
+
+from bigmc.errors import DataError
+from bigmc.ingestion.sources.source import Source
+from bigmc.store.shards.label_sets import column_of_indicator
+
+
+def in_memory(item: Any, name: str, labels: Any) -> Source:
+    """Return an array or table as a source.
+
+    Raises
+    ------
+    DataError
+        If it is neither, or its shape, values or labels cannot be used.
+    """
+    if isinstance(item, pa.RecordBatchReader):
+        raise DataError(f"{name}: can be read only once", "call read_all(), or write it to Parquet first")
+    pandas = sys.modules.get("pandas")
+    if isinstance(item, pa.RecordBatch):
+        item = pa.Table.from_batches([item])
+    elif pandas is not None and isinstance(item, pandas.DataFrame):
+        item = _table_of_pandas(item, name)
+    elif not isinstance(item, pa.Table) and hasattr(item, "__arrow_c_stream__"):
+        item = pa.table(item)
+    if isinstance(item, pa.Table):
+        if labels is not None:
+            raise DataError(f"{name}: labels passed beside a table", "name the column of the labels")
+        return Source(name, "table", item)
+    if scipy.sparse.issparse(item):
+        # Rows of the other sparse layouts cannot be sliced; a CSR matrix is not copied.
+        item, kind = scipy.sparse.csr_array(item), "sparse"
+    elif isinstance(item, np.ma.MaskedArray):
+        raise DataError(f"{name}: a masked array", "fill or drop the masked values")
+    elif isinstance(item, np.ndarray):
+        item, kind = np.asarray(item), "array"
+    elif hasattr(item, "dask") and hasattr(item, "chunks") and hasattr(item, "blocks"):
+        kind = "dask"
+    else:
+        raise DataError(
+            f"{name}: not a source of samples",
+            "pass a path, a NumPy, SciPy sparse or dask array, or an Arrow table or data frame",
+        )
+    return Source(name, kind, item, _checked(item, name, labels))
+
+
+def _table_of_pandas(frame: Any, name: str) -> pa.Table:
+    """Return a pandas frame as a table; a column of several types is refused by its name."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        for column in frame.columns:
+            try:
+                pa.Array.from_pandas(frame[column])
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                kinds = sorted({type(value).__name__ for value in frame[column]})
+                raise DataError(
+                    f"{name}: the column {column!r} has values of the types {', '.join(kinds)} ({error})",
+                    "give a column values of one type",
+                ) from error
+        raise
+
+
+def _checked(array: Any, name: str, labels: Any) -> Any:
+    """Return the labels, once the array and they are known to fit."""
+    if array.ndim != 2:
+        raise DataError(f"{name}: {array.ndim} dimensions", "pass samples as rows and features as columns")
+    if np.isnan(array.shape[0]):
+        raise DataError(f"{name}: the sizes of its chunks are unknown", "call compute_chunk_sizes() first")
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise DataError(f"{name}: values of type {array.dtype}", "pass numbers of up to 64 bits")
+    if labels is None:
+        return None
+    sets = _label_sets(labels)
+    if sets is not None:
+        if len(sets) != array.shape[0]:
+            raise DataError(
+                f"{name}: {array.shape[0]} rows but {len(sets)} sets of labels", "pass one per row"
+            )
+        return sets
+    column = labels if hasattr(labels, "compute") else np.asarray(labels)
+    if column.ndim != 1 or column.shape[0] != array.shape[0]:
+        raise DataError(
+            f"{name}: {array.shape[0]} rows but labels of shape {column.shape}", "pass one label per row"
+        )
+    if column is labels and not isinstance(labels, np.ndarray):
+        return labels  # a dask array
+    try:
+        return pa.array(column)
+    except pa.ArrowException as error:
+        raise DataError(f"{name}: labels of several types ({error})", "pass labels of one type") from error
+
+
+def _label_sets(labels: Any) -> Any:
+    """Return labels that are sets as lists: from an indicator array or matrix, or a list of Python sets."""
+    if scipy.sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
+        return column_of_indicator(labels)
+    if isinstance(labels, list | tuple) and labels and all(isinstance(s, set | frozenset) for s in labels):
+        try:
+            return pa.array([sorted(s) for s in labels])
+        except (TypeError, pa.ArrowException) as error:
+            raise DataError(f"labels of several types ({error})", "pass labels of one type") from error
+    return None

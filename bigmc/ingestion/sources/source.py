@@ -1,0 +1,292 @@
+"""One source of samples: a file, an array or a table; how it is identified, and how its bytes are read.
+
+Text comes as a stream of UTF-8: decompressed by the ending of its name, decoded from its encoding.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+import scipy
+
+from bigmc.errors import DataError
+from bigmc.ingestion.sources.dialect import USUAL, UTF8, Dialect
+from bigmc.ingestion.sources.remote_file import RemoteFile
+from bigmc.store.files.atomic import sha256
+from bigmc.store.files.object_store import is_remote
+
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException)
+"""What reading a damaged or unreadable file raises."""
+
+_PIECE_BYTES = 1 << 16
+"""Bytes decoded at once from another encoding."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, or one array or table in memory.
+
+    Attributes
+    ----------
+    path : str
+        Path or address of the file, or a name for the array.
+    format : str
+        Name of the format.
+    data : object
+        The array or table; None for a file.
+    labels : array or None
+        Labels of the rows of an array.
+    stream : str or None
+        What came as a stream and was written to the file; None for other files.
+    dialect : Dialect
+        How a text file is written.
+    """
+
+    path: str
+    format: str
+    data: Any = None
+    labels: Any = None
+    stream: str | None = None
+    dialect: Dialect = USUAL
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it is an array or a table of this process, which no other one sees."""
+        return self.data is not None
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return what tells the source from others, so that a rerun knows whether it continues the same work.
+
+        That is path, size and time of change of a file, else a digest; as JSON data.
+        """
+        named = {"path": self.path, "format": self.format}
+        if self.in_memory:
+            return named | {"shape": [int(n) for n in self.data.shape], "sha256": self._digest()}
+        if self.stream is not None:
+            file = Path(self.path)
+            content = {"path": self.stream, "bytes": file.stat().st_size, "sha256": sha256(file)}
+        else:
+            status = status_of(self.path)
+            path = self.path if is_remote(self.path) else str(Path(self.path).resolve())
+            content = {"path": path, "bytes": status.n_bytes, "changed": status.changed}
+        return named | content | self.dialect.to_dict()
+
+    def _digest(self) -> str:
+        """Return the digest of an array or table in memory and its labels."""
+        digest, data = hashlib.sha256(), self.data
+        if self.format == "dask":
+            digest.update(str(data.name).encode())  # dask names an array by a token of how it is made
+        elif self.format == "table":
+            for batch in data.to_batches():
+                digest.update(batch.serialize())
+        else:
+            arrays = (data.indptr, data.indices, data.data) if scipy.sparse.issparse(data) else (data,)
+            for array in arrays:
+                digest.update(np.ascontiguousarray(array).data)
+        if self.labels is not None:
+            sets = isinstance(self.labels, pa.ListArray)
+            labels = self.labels.to_pylist() if sets else np.asarray(self.labels).tolist()
+            digest.update(repr(labels).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What tells whether a file is the same as before.
+
+    Attributes
+    ----------
+    changed : int or str
+        Time of the last change in nanoseconds; for an address its version, such as an ETag.
+    """
+
+    n_bytes: int
+    changed: int | str
+
+    @property
+    def version(self) -> str:
+        """Version of a file at an address; empty for a local one, of which the size is compared."""
+        return self.changed if isinstance(self.changed, str) else ""
+
+
+def status_of(path: str) -> FileStatus:
+    """Return size and version of a file.
+
+    Raises
+    ------
+    OSError
+        If a local file cannot be looked at.
+    DataError
+        If there is nothing at an address, or it cannot be reached.
+    """
+    if not is_remote(path):
+        status = os.stat(path)
+        return FileStatus(status.st_size, status.st_mtime_ns)
+    return FileStatus(*RemoteFile(path).size_and_version())
+
+
+def size_of(path: str) -> int:
+    """Return the bytes of a file; raises as `status_of`."""
+    return os.path.getsize(path) if not is_remote(path) else status_of(path).n_bytes
+
+
+def open_file(path: str, block_bytes: int | None = None) -> BinaryIO:
+    """Open a file for reading, unbuffered; at an address see `RemoteFile.open` for the bytes of a request."""
+    if not is_remote(path):
+        return open(path, "rb", buffering=0)
+    return RemoteFile(path).open(block_bytes)
+
+
+class TextFile(Protocol):
+    """A text file, whose bytes are read as UTF-8: a source, or a part of one."""
+
+    @property
+    def path(self) -> str:
+        """Path or address."""
+        ...
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it is written."""
+        ...
+
+
+def is_seekable(file: TextFile) -> bool:
+    """Return whether reading can begin in the middle of a file."""
+    return file.dialect.encoding == UTF8 and compression_of(file.path) is None
+
+
+def compression_of(path: str) -> str | None:
+    """Return the compression that the ending of a file name tells."""
+    return COMPRESSIONS.get(os.path.splitext(path)[1].lower())
+
+
+def open_text(file: TextFile) -> BinaryIO:
+    """Open a file; its bytes come decompressed and in UTF-8."""
+    stream = _open_decompressed(file.path)
+    if file.dialect.encoding == UTF8:
+        return stream
+    return cast(BinaryIO, io.BufferedReader(_Decoded(stream, file), _PIECE_BYTES))
+
+
+def _open_decompressed(path: str) -> BinaryIO:
+    compression = compression_of(path)
+    if compression == "zstd" and not is_remote(path):
+        return cast(BinaryIO, pa.input_stream(path, compression=compression))
+    stream = open_file(path)
+    match compression:
+        case "gzip":
+            return cast(BinaryIO, _Chained(gzip.GzipFile(fileobj=stream, mode="rb"), stream))
+        case "bz2":
+            return cast(BinaryIO, _Chained(bz2.BZ2File(stream, "rb"), stream))
+        case "xz":
+            return cast(BinaryIO, _Chained(lzma.LZMAFile(stream, "rb"), stream))
+        case "zstd":
+            return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(stream, "r"), compression))
+        case _:
+            return stream
+
+
+class _Chained(io.RawIOBase):
+    """A decompressed stream that closes the file it reads, too."""
+
+    def __init__(self, decompressed: Any, stream: BinaryIO) -> None:
+        self._decompressed, self._stream = decompressed, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return int(self._decompressed.readinto(buffer))
+
+    def close(self) -> None:
+        if not self.closed:
+            self._decompressed.close()
+            self._stream.close()
+        super().close()
+
+
+class _Decoded(io.RawIOBase):
+    """A stream in another encoding, read as UTF-8."""
+
+    def __init__(self, stream: BinaryIO, file: TextFile) -> None:
+        self._stream, self._file = stream, file
+        self._decoder = codecs.getincrementaldecoder(file.dialect.encoding)()
+        self._ready = memoryview(b"")
+        self._at_end = False
+        self._n_lines = 1
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._at_end:
+            self._ready = memoryview(self._next())
+        n = min(len(buffer), len(self._ready))
+        buffer[:n] = self._ready[:n]
+        self._ready = self._ready[n:]
+        return n
+
+    def _next(self) -> bytes:
+        piece = self._stream.read(_PIECE_BYTES)
+        self._at_end = not piece
+        try:
+            text = self._decoder.decode(piece, final=self._at_end).encode()
+        except UnicodeError as error:
+            encoding = self._file.dialect.encoding
+            raise DataError(
+                f"{self._file.path}: not {encoding} from about line {self._n_lines} on ({error})",
+                "name the encoding it has with --encoding; latin-1 takes any bytes",
+            ) from None
+        self._n_lines += text.count(b"\n")
+        return text
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+def skip(stream: BinaryIO, file: TextFile, start: int) -> None:
+    """Go to byte ``start`` of the text of a file that was just opened."""
+    if is_seekable(file):
+        stream.seek(start)
+        return
+    while start > 0:
+        got = len(stream.read(min(start, 1 << 20)))
+        if got == 0:
+            return
+        start -= got
+
+
+def fill(stream: BinaryIO, buffer: memoryview) -> int:
+    """Read until the buffer is full or the file ends; return the bytes read."""
+    done = 0
+    while done < len(buffer):
+        got = cast(Any, stream).readinto(buffer[done:])
+        if not got:
+            break
+        done += got
+    return done
+
+
+def unreadable(path: str, error: BaseException) -> DataError:
+    """Return the error for a file that cannot be read."""
+    if isinstance(error, PermissionError):
+        return DataError(f"{path}: not allowed to read the file", "give the process read access")
+    return DataError(f"{path}: the file cannot be read ({error})", "check that it is complete; fetch it anew")

@@ -1,0 +1,70 @@
+"""What a finished part of an ingest holds: a file beside its shards, which publishing reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from bigmc.store.files.layout import FileEntry, ShardEntry
+from bigmc.store.files.work_file import read_work_file, read_work_table, write_work_file
+
+_RECEIPT = "receipt.json"
+
+NAMES, REJECTS = "names.parquet", "rejects.parquet"
+"""Tables of a part, and of the dataset: names of hashed features, and rows set aside."""
+
+
+@dataclass(frozen=True)
+class PartReceipt:
+    """What a finished part holds; plain data, stored beside it.
+
+    Attributes
+    ----------
+    part : int
+        Number of the part.
+    rows_in, rows_quarantined : int
+        Rows read, and rows set aside.
+    labels : list
+        Labels by their code within the part.
+    shards : tuple of ShardEntry
+        Shards in the order written.
+    sets : bool or None
+        Whether labels are sets; None without rows.
+    tables : tuple of FileEntry
+        Names and rejects, where there are any.
+    """
+
+    part: int
+    rows_in: int
+    rows_quarantined: int
+    labels: list[object] = field(default_factory=list)
+    shards: tuple[ShardEntry, ...] = ()
+    sets: bool | None = None
+    tables: tuple[FileEntry, ...] = ()
+
+    def write(self, folder: Path) -> None:
+        """Put the receipt into the part's folder."""
+        listed = {
+            "shards": [entry.to_dict() for entry in self.shards],
+            "tables": [vars(file) for file in self.tables],
+        }
+        write_work_file(folder / _RECEIPT, vars(self) | listed)
+
+    @classmethod
+    def read(cls, folder: Path) -> PartReceipt:
+        """Return the receipt of the part in ``folder``."""
+        data = read_work_file(folder / _RECEIPT)
+        listed = {
+            "shards": tuple(ShardEntry.from_dict(entry) for entry in data["shards"]),
+            "tables": tuple(FileEntry(**file) for file in data["tables"]),
+        }
+        return cls(**data | listed)
+
+    def read_tables(self, parts: Path, name: str) -> Iterator[pa.Table]:
+        """Yield the part's table of this name, if it has one, given the folder of all parts."""
+        for file in self.tables:
+            if file.path == name:
+                yield read_work_table(parts / f"{self.part:06d}" / name, file)

@@ -1,0 +1,252 @@
+"""One part of an ingest: read, set bad rows aside, hash, split, write; then appear by a rename."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bigmc.engine.processes import trim
+from bigmc.ingestion.columns.features import Samples
+from bigmc.ingestion.columns.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
+from bigmc.ingestion.columns.number_columns import Numbers
+from bigmc.ingestion.columns.sample_weights import bad_weights, weights_of
+from bigmc.ingestion.hashing.categories import Categories
+from bigmc.ingestion.hashing.feature_names import NameCounter
+from bigmc.ingestion.memory import Shares
+from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
+from bigmc.ingestion.readers.matrices import keep_matrix
+from bigmc.ingestion.readers.rejects import Reject, rejects_table
+from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.writing.bad_rows import set_aside
+from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt
+from bigmc.ingestion.writing.pipeline import ALONE, Crew, in_order
+from bigmc.ingestion.writing.shard_writer import ShardWriter
+from bigmc.ingestion.writing.splits import assign_splits, group_hashes, row_fractions
+from bigmc.lazy import LazyModule
+from bigmc.store.feature_map import Moments
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, file_entry, replacing
+from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT
+from bigmc.store.row_hash import unit_interval
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.label_sets import is_sets
+
+pq = LazyModule("pyarrow.parquet")
+
+
+class _Ready(NamedTuple):
+    """What became of a batch: its good rows, the bad ones, features and categorical columns of the good."""
+
+    batch: Batch
+    rejects: list[Reject]
+    samples: Samples
+    categories: list[Categories]
+
+
+class PartWriter:
+    """Turn one part of the sources into shards.
+
+    Parameters
+    ----------
+    part : Part
+        What to read.
+    sources : sequence of Source
+        Where from.
+    recipe : Recipe
+        What to make of it.
+    shares : Shares
+        Memory of this worker.
+    folder : Path
+        Folder of the finished part; nothing is visible there before all of it is. Of two that write the
+        same part, as when a worker was given up that is still alive, the first one is kept.
+    base : str, optional
+        Folder that relative paths of sources start from; by default that of this process.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        sources: Sequence[Source],
+        recipe: Recipe,
+        shares: Shares,
+        folder: Path,
+        base: str | None = None,
+    ) -> None:
+        self._part, self._sources, self._recipe, self._shares = part, sources, recipe, shares
+        self._folder, self._base = folder, base
+        self._aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}{PARTIAL}")
+        self._labels = LabelCoder(shares.label_bytes)
+        self._rejects: list[Reject] = []
+        self._categories: list[Categories] = []  # of the batch read last, whose values may come again
+        hasher = recipe.features.hasher
+        self._names = (
+            NameCounter(hasher, shares.name_capacity)
+            if hasher is not None and recipe.features.named and shares.name_capacity
+            else None
+        )
+
+    def moments(self) -> Moments:
+        """Return the moments of the dense features of the first split, writing nothing."""
+        first = next(iter(self._recipe.splits))
+        total = Moments(0, np.zeros(1), np.zeros(1))
+        for batch in self._batches():
+            ready = self._transformed(batch)
+            for split, samples, _ in self._by_split(ready.batch, ready.samples):
+                if split == first and not isinstance(samples, Rows):
+                    total = total + Moments.of(samples)
+        return total
+
+    def labels(self) -> Iterator[pa.Array]:
+        """Yield the labels batch by batch, those of sets one after another, writing nothing."""
+        for batch in self._batches(() if self._recipe.label is None else (self._recipe.label,)):
+            labels = self._label_column(batch)
+            labels = labels.filter(pa.array(~find_missing(labels)))
+            yield labels.flatten() if is_sets(labels.type) else labels
+
+    def _batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        request = ReadRequest(
+            columns=(self._recipe.columns if columns is None else columns) or None,
+            batch_bytes=self._shares.batch_bytes,
+            on_bad_row=self._recipe.on_bad_row,
+            reader_bytes=self._shares.reader_bytes,
+            record_limit=self._shares.record_limit,
+            scratch=str(self._folder.parent),
+            encoded=self._recipe.only_categorical,
+        )
+        return read(self._part, request, sources=self._sources, base=self._base)
+
+    def run(self, crew: Crew = ALONE) -> Iterator[tuple[int, int]]:
+        """Write the part with the help of a crew, yielding rows and source bytes done after each batch."""
+        disk.make_folder(self._aside)
+        writer = ShardWriter(self._aside, self._recipe.splits, self._shares.buffer_bytes, crew)
+        rows_in = 0
+        names: Future[None] | None = None  # counted in the order of the batches, one after another
+        for ready in in_order(self._transformed, self._batches(), crew):
+            batch = ready.batch
+            n_rows = batch.n_rows + len(ready.rejects)
+            rows_in += n_rows
+            self._rejects += ready.rejects
+            if names is not None:
+                names.result()
+            helpers = crew.helpers
+            if helpers is None:
+                self._count_names(ready)
+            elif self._names is not None:
+                names = helpers.submit(self._count_names, ready)
+            for split, some, table in self._by_split(batch, ready.samples):
+                if writer.add(split, some, table):
+                    trim()
+            yield n_rows, batch.n_bytes
+        if names is not None:
+            names.result()
+        self._commit(
+            PartReceipt(
+                self._part.index,
+                rows_in,
+                len(self._rejects),
+                self._labels.values,
+                tuple(writer.close()),
+                self._labels.sets,
+            )
+        )
+
+    def _transformed(self, batch: Batch) -> _Ready:
+        """Return the rows of a batch that can be used, with their features, and the other ones."""
+        features = self._recipe.features
+        numbers = Numbers(batch.table)
+        good, rejects = self._set_bad_aside(batch, numbers)
+        if good.table is None:
+            return _Ready(good, [*batch.rejects, *rejects], features.mapped(_matrix_of(good)), [])
+        self._categories = categories = features.categories(good.table, self._categories)
+        numbers = numbers if good.table is batch.table else Numbers(good.table)
+        samples = features.transform(good.table, categories, numbers)
+        return _Ready(good, [*batch.rejects, *rejects], samples, categories)
+
+    def _count_names(self, ready: _Ready) -> None:
+        """Count the names of hashed features."""
+        if self._names is None:
+            return
+        for texts in self._recipe.features.texts(ready.batch.table):
+            self._names.update(texts)
+        for categories in ready.categories:
+            self._names.update_categories(categories)
+
+    def _set_bad_aside(self, batch: Batch, numbers: Numbers) -> tuple[Batch, list[Reject]]:
+        """Return the batch without rows whose label or features cannot be used, and these rows."""
+        bad = {} if batch.table is None else self._recipe.features.find_bad(batch.table, numbers)
+        if self._recipe.group is not None:
+            missing = find_missing(batch.table.column(self._recipe.group))
+            reason = f"the group {self._recipe.group!r} is missing"
+            bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), reason)
+        if self._recipe.weight is not None:
+            bad |= bad_weights(batch.table, self._recipe.weight)
+        labels = self._label_column(batch)
+        reason = MISSING_IN_SET if is_sets(labels.type) else MISSING
+        bad |= dict.fromkeys(np.flatnonzero(find_missing(labels)).tolist(), reason)
+        good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
+        return replace(good, n_bytes=batch.n_bytes), rejects
+
+    def _label_column(self, batch: Batch) -> pa.Array:
+        if self._recipe.label is None:
+            return batch.labels
+        labels = batch.table.column(self._recipe.label)
+        separator = self._recipe.label_separator
+        return labels if separator is None else split_labels(labels, separator)
+
+    def _by_split(self, batch: Batch, samples: Samples) -> Iterator[tuple[str, Samples, pa.Table]]:
+        """Yield the samples of each split with their table."""
+        recipe = self._recipe
+        codes = self._labels.encode(self._label_column(batch))
+        ids = batch.row + recipe.first_row
+        if recipe.group is None:
+            fractions = row_fractions(ids, recipe.seed)
+        else:
+            hashes = group_hashes(batch.table.column(recipe.group), recipe.seed)
+            fractions = unit_interval(hashes)
+        assigned = assign_splits(fractions, recipe.splits)
+        for number, split in enumerate(recipe.splits):
+            chosen = assigned == number
+            if not chosen.any():
+                continue
+            mask = pa.array(chosen)
+            columns = {"label": codes.filter(mask), "row_id": ids[chosen]}
+            if recipe.weight is not None:
+                columns[SAMPLE_WEIGHT] = weights_of(batch.table.column(recipe.weight))[chosen]
+            if recipe.group is not None:
+                columns[GROUP_HASH] = hashes[chosen].view(np.int64)
+            columns |= {name: batch.table.column(name).filter(mask) for name in recipe.keep}
+            yield split, keep_matrix(samples, chosen), pa.table(columns)
+
+    def _commit(self, receipt: PartReceipt) -> None:
+        if self._names is not None:
+            with replacing(self._aside / NAMES) as file:
+                table = self._names.unsorted_table()  # read once and deleted: packed quickly
+                pq.write_table(table, file, compression="lz4", use_dictionary=False)
+        if self._rejects:
+            with replacing(self._aside / REJECTS) as file:
+                pq.write_table(rejects_table(self._rejects), file, compression="zstd")
+        tables = (self._aside / name for name in (NAMES, REJECTS))
+        written = tuple(file_entry(path, self._aside) for path in tables if path.exists())
+        replace(receipt, tables=written).write(self._aside)
+        try:
+            disk.rename(self._aside, self._folder)  # its files have been synced by their writers
+        except OSError:
+            if not self._folder.exists():
+                raise
+            disk.clear(self._aside)  # another one has written the same
+        disk.sync(self._folder.parent)
+
+
+def _matrix_of(batch: Batch) -> Samples:
+    """Return the matrix of a batch without a table."""
+    if batch.matrix is None:
+        raise ValueError("a batch has a table or a matrix")
+    return batch.matrix

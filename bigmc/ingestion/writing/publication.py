@@ -1,0 +1,175 @@
+"""The end of an ingest: the finished parts become a dataset, and its manifest is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from bigmc.engine.processes import trim
+from bigmc.errors import DataError
+from bigmc.ingestion.columns.labels import LabelTypes, agree_on_sets, extend_classes, merge_classes, recode
+from bigmc.ingestion.hashing.feature_names import merge_names
+from bigmc.ingestion.memory import FIXED_COST
+from bigmc.ingestion.parts.scan import Part
+from bigmc.ingestion.readers import TEXT_FORMATS
+from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
+from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt
+from bigmc.ingestion.writing.shard_placement import PartShard, Placing
+from bigmc.lazy import LazyModule
+from bigmc.progress import ProgressCallback
+from bigmc.store.dataset import Dataset
+from bigmc.store.files.atomic import replacing
+from bigmc.store.files.layout import ShardEntry
+from bigmc.store.publish import finish_dataset
+from bigmc.version import __version__
+
+pq = LazyModule("pyarrow.parquet")
+
+MERGE_LIMIT = 256_000_000
+"""Shards are merged several at once where the memory limit has so many bytes for each."""
+
+NAMES_BYTES = 50_000_000
+"""Largest table of feature names of a dataset."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What is done once every part is there; killed, it is done again.
+
+    Attributes
+    ----------
+    to : Path
+        Dataset to make.
+    folder : Path
+        Where finished parts are.
+    recipe : Recipe
+        What was made of the sources.
+    limit : int
+        Memory limit in bytes, above the bare process.
+    before : Dataset or None
+        The dataset these parts are appended to, as it was before.
+    n_threads : int
+        Threads of this process.
+    """
+
+    to: Path
+    parts: Sequence[Part]
+    folder: Path
+    recipe: Recipe
+    limit: int
+    before: Dataset | None
+    n_threads: int = 1
+
+    def publish(self, n_features: int, progress: ProgressCallback) -> None:
+        """Give shards their numbers and labels their final codes, and write the manifest.
+
+        Raises
+        ------
+        DataError
+            If the rows hold fewer than two classes, or no feature at all.
+        """
+        parts = self.parts
+        trim()
+        # Without their labels, which are read again where they are needed: every part may have all of them.
+        receipts = [replace(PartReceipt.read(self._folder_of(part)), labels=[]) for part in parts]
+        classes = self._classes(receipts)
+        trim()
+        entries = self._place_shards(receipts, classes, n_features, progress)
+        if not sum(entry.nnz for entry in entries):
+            raise DataError(f"{parts[0].path}: the rows have no features", "name columns that hold some")
+        map = self.recipe.features.map
+        own = (len(map.mean) if map else n_features) if not self.recipe.features.columns else 0
+        first_index = parts[0].options.get("first_index")
+        features = replace(self.recipe.features, n_own=own, first_index=first_index)
+        finish_dataset(
+            self.to,
+            entries,
+            classes=np.array(classes),
+            n_features=n_features,
+            weighting=self.recipe.weighting,
+            features=features.to_dict(),
+            provenance={"recipe": self.recipe.to_dict(), "bigmc": __version__},
+            rows_in=sum(receipt.rows_in for receipt in receipts),
+            rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
+            signature=self.recipe.signature,
+            beside=0 if self.before is None else self.before.nnz,
+            extra_files=[*self._write_names(receipts), *self._write_rejects(receipts)],
+            memory_limit=self._memory,
+            progress=progress,
+        )
+
+    @property
+    def _memory(self) -> int:
+        return (self.limit - FIXED_COST) // 3
+
+    def _folder_of(self, part: Part) -> Path:
+        return self.folder / f"{part.index:06d}"
+
+    def _classes(self, receipts: Sequence[PartReceipt]) -> list[object]:
+        guessed = self.parts[0].format in TEXT_FORMATS - {"jsonl"}
+        types = LabelTypes.GUESSED if guessed else LabelTypes.GIVEN
+        labels = (self._labels(part) for part in self.parts)
+        sets = agree_on_sets([receipt.sets for receipt in receipts])
+        if self.before is not None and self.before.has_sets != sets:
+            has = "a set of labels" if self.before.has_sets else "one label"
+            raise DataError(f"a row of the dataset has {has}", "append rows that have the same")
+        if self.before is None:
+            return merge_classes(labels, types)
+        return extend_classes(self.before.classes.tolist(), labels, types)
+
+    def _place_shards(
+        self,
+        receipts: Sequence[PartReceipt],
+        classes: list[object],
+        n_features: int,
+        progress: ProgressCallback,
+    ) -> list[ShardEntry]:
+        """Put the shards in their final places, small ones merged; earlier attempts may have done some."""
+        shards = [
+            PartShard(self._folder_of(part) / local.name, local, codes)
+            for part, receipt, codes in zip(
+                self.parts,
+                receipts,
+                recode((self._labels(part) for part in self.parts), classes),
+                strict=True,
+            )
+            for local in receipt.shards
+        ]
+        n_threads = max(1, min(self.n_threads, self.limit // MERGE_LIMIT))
+        placing = Placing(self.to, self.folder, n_features, self._memory, n_threads)
+        return placing.place(shards, progress)
+
+    def _labels(self, part: Part) -> list[object]:
+        return PartReceipt.read(self._folder_of(part)).labels
+
+    def _tables(self, receipts: Sequence[PartReceipt], name: str) -> Iterator[pa.Table]:
+        for receipt in receipts:
+            yield from receipt.read_tables(self.folder, name)
+
+    def _write_names(self, receipts: Sequence[PartReceipt]) -> list[str]:
+        if not any(file.path == NAMES for receipt in receipts for file in receipt.tables):
+            return []
+        limit = min(NAMES_BYTES, self.limit // 16)
+        names = merge_names(self._tables(receipts, NAMES), max_bytes=limit)
+        columns = self.recipe.features.column_names(names.schema)
+        with replacing(self.to / NAMES) as file:
+            pq.write_table(pa.concat_tables([names, columns]), file, compression="zstd")
+        del names
+        trim()
+        return [NAMES]
+
+    def _write_rejects(self, receipts: Sequence[PartReceipt]) -> list[str]:
+        if not any(file.path == REJECTS for receipt in receipts for file in receipt.tables):
+            return []
+        with (
+            replacing(self.to / REJECTS) as file,
+            pq.ParquetWriter(file, REJECT_SCHEMA, compression="zstd") as writer,
+        ):
+            for table in self._tables(receipts, REJECTS):
+                writer.write_table(table)
+        return [REJECTS]

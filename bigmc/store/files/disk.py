@@ -1,0 +1,263 @@
+"""Every change that bigmc makes to a disk, one system call each.
+
+Datasets, models, checkpoints and results are written through these functions and nowhere else, so that a
+test can record the calls, stop the process between any two of them, or let any one of them fail. Two things
+stay outside: scratch files that live no longer than a run, and the locks of ``filelock``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+from numpy.typing import NDArray
+
+Bytes = bytes | bytearray | memoryview
+
+_BUFFER_BYTES = 1 << 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_OVER = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+
+
+class SystemCalls:
+    """The calls as the system offers them; a test puts an object of a subclass in the place of `calls`."""
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file and return its handle; a new one gets the permissions the user's umask leaves."""
+        return os.open(path, flags, 0o666)
+
+    def write(self, handle: int, content: Bytes, offset: int) -> int:
+        """Write to a place in a file and return how many bytes were written, which may be fewer."""
+        return os.pwrite(handle, content, offset)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut a file, or extend it with zeros."""
+        os.ftruncate(handle, size)
+
+    def sync(self, handle: int) -> None:
+        """Return when a file's contents, or a folder's names, survive a power cut."""
+        os.fsync(handle)
+
+    def close(self, handle: int) -> None:
+        """Close a file."""
+        os.close(handle)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or folder another name, replacing the file or empty folder that has it."""
+        os.replace(source, target)
+
+    def mkdir(self, path: str) -> None:
+        """Make a folder."""
+        os.mkdir(path)
+
+    def unlink(self, path: str) -> None:
+        """Remove a name of a file."""
+        os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(path)
+
+
+calls = SystemCalls()
+"""What carries out the calls of this process."""
+
+
+class OutputFile(io.RawIOBase):
+    """A file open for writing; it has no ``fileno``, so that nobody writes past `calls`.
+
+    Parameters
+    ----------
+    handle : int
+        Open for writing; closed with this object.
+    """
+
+    def __init__(self, path: str, handle: int) -> None:
+        super().__init__()
+        self.name = path
+        self._handle = handle
+        self._at = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Write bytes, perhaps fewer than given, and return how many."""
+        written = calls.write(self._handle, content, self._at)
+        self._at += written
+        return written
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to another place and return it."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._handle).st_size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """Return the place of the next write."""
+        return self._at
+
+    def truncate(self, size: int | None = None) -> int:
+        """Cut the file and return its size."""
+        size = self._at if size is None else size
+        calls.truncate(self._handle, size)
+        return size
+
+    def sync(self) -> None:
+        """Make the contents survive a power cut."""
+        calls.sync(self._handle)
+
+    def lock(self) -> None:
+        """Hold the file's lock until it is closed, where the file system has locks."""
+        with suppress(OSError):
+            fcntl.flock(self._handle, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            super().close()
+            calls.close(self._handle)
+
+
+def new_file(path: Path | str) -> OutputFile:
+    """Make a file that is not there yet and open it for writing."""
+    return OutputFile(str(path), calls.open(str(path), _NEW))
+
+
+def extend_file(path: Path | str, size: int) -> OutputFile:
+    """Open a file to write behind its first `size` bytes; what was there is cut off, a missing file made."""
+    file = OutputFile(str(path), calls.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
+    file.truncate(size)
+    file.seek(size)
+    return file
+
+
+@contextmanager
+def output(path: Path | str) -> Iterator[IO[bytes]]:
+    """Open a file for writing over what it held."""
+    with buffered(OutputFile(str(path), calls.open(str(path), _OVER))) as file:
+        yield file
+
+
+@contextmanager
+def buffered(raw: OutputFile) -> Iterator[IO[bytes]]:
+    """Write to a file in large pieces; it is closed on leaving."""
+    file = io.BufferedWriter(raw, _BUFFER_BYTES)
+    try:
+        yield cast(IO[bytes], file)
+        file.flush()
+    except BaseException:
+        with suppress(OSError):  # the first error is the one to tell
+            raw.close()
+        raise
+    raw.close()
+
+
+def write_file(path: Path | str, content: Bytes) -> None:
+    """Write a whole file, over what it held; neither atomic nor synced."""
+    raw = OutputFile(str(path), calls.open(str(path), _OVER))
+    try:
+        left = memoryview(content)
+        while len(left):
+            left = left[raw.write(left) :]
+    finally:
+        raw.close()
+
+
+def sync(path: Path | str) -> None:
+    """Make the contents of a file, or the names in a folder, survive a power cut."""
+    is_folder = os.path.isdir(path)
+    handle = calls.open(str(path), _DIRECTORY if is_folder else os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        calls.sync(handle)
+    finally:
+        calls.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make every file and every name under `folder` survive a power cut."""
+    for root, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            sync(os.path.join(root, name))
+        sync(root)
+
+
+def rename(source: Path | str, target: Path | str) -> None:
+    """Give a file or folder another name, replacing the file or empty folder that has it."""
+    calls.rename(str(source), str(target))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file of that name.
+    """
+    try:
+        calls.mkdir(str(path))
+    except FileNotFoundError:
+        make_folder(path.parent)
+        make_folder(path)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+
+
+def unlink(path: Path | str) -> None:
+    """Remove a file, if it is there."""
+    with suppress(FileNotFoundError):
+        calls.unlink(str(path))
+
+
+def clear(path: Path) -> None:
+    """Remove a file or a folder with all that is in it, if it is there; links are not followed."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        unlink(path)
+        return
+    for root, folders, names in os.walk(path, topdown=False):
+        for name in names:
+            unlink(os.path.join(root, name))
+        for name in folders:
+            inner = os.path.join(root, name)
+            if os.path.islink(inner):
+                unlink(inner)
+            else:
+                _remove_folder(inner)
+    _remove_folder(path)
+
+
+def _remove_folder(path: Path | str) -> None:
+    with suppress(FileNotFoundError):
+        calls.rmdir(str(path))
+
+
+def try_clear(path: Path) -> None:
+    """Remove what is no longer needed; what cannot be removed stays."""
+    with suppress(OSError):
+        clear(path)
+
+
+def save_array(path: Path | str, array: NDArray[Any]) -> None:
+    """Write an array as ``.npy``; neither atomic nor synced."""
+    import numpy as np
+
+    with output(path) as file:
+        np.save(file, array, allow_pickle=False)

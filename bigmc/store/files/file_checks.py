@@ -1,0 +1,62 @@
+"""Files of a dataset on disk compared with what its manifest says of them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from bigmc.store.files.atomic import sha256
+from bigmc.store.files.layout import FileEntry, damaged
+
+
+def check_sizes(folder: Path, files: Iterable[FileEntry], root: Path) -> None:
+    """Compare the sizes of files, whose paths are relative to `folder`, all of it in the dataset at `root`.
+
+    Raises
+    ------
+    StoreError
+        If one is missing, has another size, or lies elsewhere by a link.
+    """
+    seen: set[str] = set()
+    for file in files:
+        path = folder / file.path
+        try:
+            status = os.lstat(path)
+            parent = os.path.dirname(path)
+            if parent not in seen or stat.S_ISLNK(status.st_mode):
+                seen.add(parent)
+                _check_inside(path, root)
+                status = os.stat(path)
+        except OSError as error:
+            raise damaged(path, f"cannot be read ({error.strerror})") from None
+        except ValueError as error:
+            raise damaged(path, str(error)) from None
+        if not stat.S_ISREG(status.st_mode):
+            raise damaged(path, "is not a file")
+        if status.st_size != file.bytes:
+            raise damaged(path, f"has {status.st_size} bytes instead of {file.bytes}")
+
+
+def _check_inside(path: Path, root: Path) -> None:
+    """Refuse a path that leaves a folder through a link; the caller names the path."""
+    real = os.path.realpath(path)
+    if not real.startswith(os.path.join(os.path.realpath(root), "")):
+        raise ValueError(f"is a link to {real}, outside of the folder")
+
+
+def check_file(path: Path, entry: FileEntry) -> None:
+    """Compare the contents of a file with its SHA-256.
+
+    Raises
+    ------
+    StoreError
+        If they differ, or it cannot be read.
+    """
+    try:
+        same = sha256(path) == entry.sha256
+    except OSError as error:
+        raise damaged(path, f"cannot be read ({error.strerror})") from None
+    if not same:
+        raise damaged(path, "its contents have changed")

@@ -1,0 +1,306 @@
+"""The dataset on disk, format version 2: names of files and the manifest that lists them all.
+
+::
+
+    reviews.bigmc/
+      zarr.json           zarr v3 group; attributes under the one key "bigmc"
+      manifest.json       written last, atomically: its presence means the dataset is complete
+      classes.parquet     class code -> original label
+      shards/000000/
+        rows.parquet      label (a list of them where labels are sets), row_id, norm, entries, passthrough
+                          columns
+        x/                sparse: group in anndata's csc_matrix encoding; dense: array chunked by columns
+      statistics/SPLIT/   zarr group: nnz, sum, sum_squares, class_sum, class_sum_squares; if small
+      appends/000001/     an ingest appended later, laid out like this, with a manifest of its own; the
+                          manifest above names those that belong to the dataset
+      wip/                unfinished parts and locks; ignored by readers
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from bigmc.errors import StoreError
+from bigmc.store.files import untrusted
+from bigmc.store.files.dtypes import VALUE_DTYPES
+from bigmc.store.files.untrusted import parse_json
+
+FORMAT_VERSION = 2
+"""Version of the datasets written; it differs from version 1 in how chunks are compressed."""
+
+READ_VERSIONS = (1, FORMAT_VERSION)
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "splits": dict,
+    "features": dict,
+    "weighting": dict,
+    "provenance": dict,
+    "signature": str,
+    "rows_in": int,
+    "rows_quarantined": int,
+    "label_sets": bool,
+    "classes_type": str,
+}
+
+MANIFEST = "manifest.json"
+CLASSES = "classes.parquet"
+GROUP = "zarr.json"
+SHARDS = "shards"
+STATISTICS = "statistics"
+WIP = "wip"
+APPENDS = "appends"
+ROWS_TABLE = "rows.parquet"
+MATRIX = "x"
+SAMPLE_WEIGHT = "sample_weight"
+"""Column of ``rows.parquet`` with the weight of each sample, where the ingest was given some."""
+GROUP_HASH = "group_hash"
+"""Column of ``rows.parquet`` with a hash of the group of each sample, where the ingest was given groups."""
+
+_NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
+
+#: Type of the original labels; names the Arrow type of classes.parquet.
+ClassesType = Literal["int64", "string", "bool", "float"]
+
+
+def shard_folder(path: Path, name: str) -> Path:
+    """Return the folder of the shard called `name`, such as ``"000000"``."""
+    return path / SHARDS / name
+
+
+def damaged(path: Path | str, why: str) -> StoreError:
+    """Return the error for a file that is not as it was written."""
+    one_line = " ".join(why.split())  # Arrow's messages have several
+    return StoreError(f"{path}: {one_line}", "run bigmc verify")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file as written: `path` relative to the shard or the dataset, size in bytes, SHA-256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """What the manifest says of one shard.
+
+    Attributes
+    ----------
+    name : str
+        Folder under ``shards/``.
+    rows, nnz : int
+        A dense shard stores ``rows * n_features`` entries.
+    dtype : str
+        Of the values, such as ``"int8"``.
+    kind : {"sparse", "dense"}
+    files : tuple of FileEntry
+        Every file of the folder, paths relative to it.
+    """
+
+    name: str
+    split: str
+    rows: int
+    nnz: int
+    dtype: str
+    kind: Literal["sparse", "dense"]
+    files: tuple[FileEntry, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(f.bytes for f in self.files)
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the entry as a dict for JSON."""
+        fields = {k: v for k, v in self.__dict__.items() if k != "files"}
+        return {**fields, "files": [[f.path, f.bytes, f.sha256] for f in self.files]}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> ShardEntry:
+        """Return the entry written by `to_dict`."""
+        entry = cls(**{**fields, "files": tuple(FileEntry(*f) for f in fields["files"])})
+        if entry.kind not in ("sparse", "dense") or np.dtype(entry.dtype) not in VALUE_DTYPES:
+            raise ValueError(f"shard {entry.name} of kind {entry.kind} and dtype {entry.dtype}")
+        return entry
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of manifest.json.
+
+    Attributes
+    ----------
+    classes_type : {"int64", "string", "bool", "float"}
+    splits : dict of str to int
+        Rows of each split.
+    files : tuple of FileEntry
+        Files outside the shards, paths relative to the dataset.
+    features : dict
+        What the features are; copied into every model.
+    weighting : dict
+        See `bigmc.store.weighting.Weighting.to_dict`.
+    provenance : dict
+        Sources, options and versions that made the dataset.
+    rows_in, rows_quarantined : int
+        ``rows_in`` = stored rows + quarantined rows.
+    signature : str
+        Digest of sources and options, by which a finished ingest knows its rerun.
+    appends : tuple of FileEntry
+        Manifests of the ingests appended since, paths relative to the dataset.
+    label_sets : bool
+        Labels are sets; written only where they are.
+    """
+
+    n_features: int
+    classes_type: ClassesType
+    splits: dict[str, int]
+    shards: tuple[ShardEntry, ...]
+    files: tuple[FileEntry, ...]
+    features: Mapping[str, Any]
+    weighting: dict[str, bool]
+    provenance: Mapping[str, Any]
+    rows_in: int
+    rows_quarantined: int
+    signature: str
+    appends: tuple[FileEntry, ...] = ()
+    label_sets: bool = False
+    version: int = FORMAT_VERSION
+
+    def to_json(self) -> bytes:
+        """Return the text of manifest.json, with a digest of itself."""
+        fields = {**self.__dict__, "shards": [s.to_dict() for s in self.shards]}
+        for name in ("files", "appends"):
+            fields[name] = [asdict(f) for f in getattr(self, name)]
+        if not self.label_sets:
+            del fields["label_sets"]
+        fields["checksum"] = _digest(fields)
+        return json.dumps(fields, indent=1, sort_keys=True).encode()
+
+    def all_files(self) -> list[FileEntry]:
+        """Return all files of this ingest but the manifest, their paths relative to the manifest's folder."""
+        of_shards = [
+            replace(file, path=f"{SHARDS}/{shard.name}/{file.path}")
+            for shard in self.shards
+            for file in shard.files
+        ]
+        return [*self.files, *of_shards]
+
+    def until(self, n_appends: int) -> Manifest:
+        """Return the manifest as it was when so many ingests had been appended."""
+        return replace(self, appends=self.appends[:n_appends])
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return `value` as the one JSON text equal values share."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json({k: v for k, v in fields.items() if k != "checksum"})).hexdigest()
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read the manifest of the dataset at `path`.
+
+    Raises
+    ------
+    StoreError
+        If there is no dataset, it is unfinished, of another version, or the manifest is damaged.
+    """
+    file = path / MANIFEST
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        raise _absent(path) from None
+    except NotADirectoryError:
+        raise StoreError(
+            f"{path} is a file, not a bigmc dataset", "give a folder made by bigmc ingest"
+        ) from None
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error.strerror}") from None
+    try:
+        fields = parse_json(text)
+        version = fields["version"]
+    except (ValueError, KeyError, TypeError):
+        raise damaged(file, "not the manifest of a bigmc dataset") from None
+    if version not in READ_VERSIONS:
+        raise StoreError(
+            f"{path} was made by format version {version}; "
+            f"this bigmc reads {READ_VERSIONS[0]} to {FORMAT_VERSION}",
+            "install the bigmc it was made with, or ingest again",
+        )
+    if fields.pop("checksum", None) != _digest(fields):
+        raise damaged(file, "edited or damaged: its checksum does not match")
+    try:
+        fields["shards"] = tuple(ShardEntry.from_dict(s) for s in fields["shards"])
+        for name in ("files", "appends"):
+            fields[name] = tuple(FileEntry(**f) for f in fields.get(name, ()))
+        manifest = Manifest(**fields)
+        _check(manifest)
+        return manifest
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged(file, f"not a manifest of version {version} ({error})") from None
+
+
+def _check(manifest: Manifest) -> None:
+    """Refuse a manifest that names files elsewhere, or whose parts do not fit together."""
+    untrusted.check_types(manifest.__dict__, _TYPES)
+    untrusted.check_whole(manifest.n_features, np.iinfo(np.int32).max, "n_features")
+    if manifest.classes_type not in get_args(ClassesType):
+        raise ValueError(f"labels of type {manifest.classes_type!r}")
+    rows: dict[str, int] = {}
+    for shard in manifest.shards:
+        _check_shard(shard, manifest.n_features)
+        rows[shard.split] = rows.get(shard.split, 0) + shard.rows
+    if rows != manifest.splits:
+        raise ValueError(f"the rows of the shards are {rows}, not {manifest.splits}")
+    files = manifest.all_files()
+    for file in [*manifest.files, *manifest.appends]:
+        _check_file(file)
+    paths = {file.path for file in files}
+    if len(paths) != len(files):
+        raise ValueError("it lists a file twice")
+    if any(file.path.split("/")[0] in _NOT_LISTED for file in manifest.files):
+        raise ValueError("it lists files that are not its own")
+    for number, file in enumerate(manifest.appends, 1):
+        if file.path != f"{APPENDS}/{number:06d}/{MANIFEST}":
+            raise ValueError(f"{file.path!r} is not the manifest appended as number {number}")
+
+
+def _check_shard(shard: ShardEntry, n_features: int) -> None:
+    untrusted.check_name(shard.name, "shard")
+    untrusted.check_name(shard.split, "split")
+    untrusted.check_whole(shard.rows, np.iinfo(np.uint16).max + 1, "the number of rows of a shard")
+    most = shard.rows * n_features
+    untrusted.check_whole(shard.nnz, most, "the number of entries of a shard")
+    if shard.kind == "dense" and shard.nnz != most:
+        raise ValueError(f"the dense shard {shard.name} has {shard.nnz} entries instead of {most}")
+    for file in shard.files:
+        _check_file(file)
+    if ROWS_TABLE not in (file.path for file in shard.files):
+        raise ValueError(f"the shard {shard.name} has no {ROWS_TABLE}")
+
+
+def _check_file(file: FileEntry) -> None:
+    untrusted.check_path(file.path)
+    untrusted.check_whole(file.bytes, np.iinfo(np.int64).max, "the size of a file")
+    untrusted.check_digest(file.sha256)
+
+
+def _absent(path: Path) -> StoreError:
+    if not path.exists():
+        return StoreError(f"there is no dataset at {path}", "check the path, or make it with bigmc ingest")
+    if (path / SHARDS).exists() or (path / WIP).exists():
+        return StoreError(f"{path}: ingest not finished", "rerun the same bigmc ingest command")
+    return StoreError(
+        f"{path} is not a bigmc dataset: it has no {MANIFEST}", "give a folder made by bigmc ingest"
+    )

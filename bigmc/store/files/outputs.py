@@ -1,0 +1,286 @@
+"""Where a command may write its result: never over an input, and only over a file that is its own.
+
+A result that does not say itself what it was made of has a receipt beside it: a hidden file,
+``.NAME.receipt.json``. The command that finds its own receipt, and the result as it left it, has nothing to
+do; any other file that exists is refused unless it may be replaced. Devices and pipes are written into.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import IO, Any
+
+from bigmc.errors import DataError
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import sha256, write_atomic
+from bigmc.store.files.cache import cache_folder
+from bigmc.store.files.object_store import Address, is_remote
+from bigmc.store.files.receipt import Receipt
+
+STDOUT = "-"
+"""Stands for the standard output of the process."""
+
+_STANDARD = {STDOUT: 1, "/dev/stdout": 1, "/dev/stderr": 2}
+_DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
+
+
+class IfExists(Enum):
+    """What becomes of a file at the place of a result."""
+
+    REFUSE = "refuse"
+    REPLACE = "replace"
+
+
+class OutputKind(Enum):
+    """What a result is written to."""
+
+    FILE = "file"
+    STREAM = "stream"
+    OBJECT = "object"
+
+
+@dataclass(frozen=True)
+class Output:
+    """The place of a result.
+
+    Attributes
+    ----------
+    name : str
+        As the user gave it.
+    path : Path
+        The file, symbolic links followed; for a stream the device or pipe; for an object the local file that
+        is made first.
+    """
+
+    name: str
+    path: Path
+    kind: OutputKind
+
+    @classmethod
+    def at(cls, to: str | os.PathLike[str], inputs: Iterable[Any] = ()) -> Output:
+        """Return the place that a user's path or address means.
+
+        Parameters
+        ----------
+        to : path, address or ``-`` for standard output
+        inputs : iterable
+            What the command reads: paths, what has a path, or lists of these. Anything else is passed over.
+
+        Raises
+        ------
+        DataError
+            If it is a folder or in none, or is one of the inputs or inside one.
+        """
+        name = os.fspath(to)
+        refuse_inputs(name, inputs)
+        if is_remote(name):
+            address = Address(name)
+            folder = cache_folder() / "building" / address.key
+            return cls(address.url, folder / address.url.rsplit("/", 1)[-1], OutputKind.OBJECT)
+        if _is_stream(name):
+            return cls(name, Path(name), OutputKind.STREAM)
+        path = Path(os.path.realpath(name))
+        if path.is_dir():
+            raise DataError(f"{name} is a folder", "give the path of a file with --to")
+        if not path.parent.is_dir():
+            raise DataError(f"there is no folder {Path(name).parent}", "make it, or give another --to")
+        return cls(name, path, OutputKind.FILE)
+
+    @property
+    def rejects(self) -> Path:
+        """Local file for the rows that were set aside."""
+        return self.path.with_name(f"{self.path.name}.rejects.parquet")
+
+    def exists(self) -> bool:
+        """Return whether there is a file or an object; a stream holds nothing."""
+        if self.kind is OutputKind.OBJECT:
+            return Address(self.name).exists()
+        return self.kind is OutputKind.FILE and self.path.exists()
+
+    def content(self) -> bytes | None:
+        """Return what is there, if it is a file or an object."""
+        if self.kind is OutputKind.OBJECT:
+            return Address(self.name).read()
+        return self.path.read_bytes() if self.exists() else None
+
+    def refuse_existing(self, if_exists: IfExists) -> None:
+        """Refuse a place where something is, unless it may be replaced."""
+        if if_exists is IfExists.REFUSE and self.exists():
+            raise _taken(self.name)
+
+    def refuse_existing_rejects(self, if_exists: IfExists) -> None:
+        """Refuse another file at the place of the rows that are set aside, unless it may be replaced."""
+        if if_exists is IfExists.REPLACE or self.kind is not OutputKind.FILE:
+            return
+        if self.rejects.exists() and not self._has_own_rejects():
+            raise _taken(str(self.rejects))
+
+    def write_new(self, content: bytes, if_exists: IfExists) -> None:
+        """Write a small result that is told by its content: where it already is there is nothing to do.
+
+        What is there is read once, so that another process that writes the same result does no harm.
+        """
+        there = self.content()
+        if there == content:
+            return
+        if there is not None and if_exists is IfExists.REFUSE:
+            raise _taken(self.name)
+        self.write(content)
+
+    def write(self, content: bytes) -> None:
+        """Write a small result, over what is there."""
+        if self.kind is OutputKind.OBJECT:
+            Address(self.name).write(content)
+        elif self.kind is OutputKind.STREAM:
+            with self.open_stream() as file:
+                file.write(content)
+        else:
+            write_atomic(self.path, content)
+
+    def open_stream(self) -> IO[bytes]:
+        """Open a device or a pipe to write into; one that this process has open stays open."""
+        descriptor = descriptor_of(self.name)
+        if descriptor is None:
+            return open(self.path, "wb")
+        return os.fdopen(os.dup(descriptor), "wb")
+
+    def deliver(self, file: Path, receipt: Receipt, rejects: Path | None = None) -> None:
+        """Put a finished local file at its place, with its receipt and the rows that were set aside.
+
+        The result comes last: killed before, the same command finds no finished result and delivers again.
+        """
+        stale = rejects is None and self._has_own_rejects()
+        self.write_receipt(receipt)
+        if self.kind is OutputKind.OBJECT:
+            if rejects is not None:
+                Address(self._beside(self.rejects.name)).put(rejects)
+            Address(self.name).put(file)
+            return
+        if rejects is not None:
+            disk.sync(rejects)
+            disk.rename(rejects, self.rejects)
+        elif stale:
+            disk.unlink(self.rejects)
+        disk.rename(file, self.path)
+        disk.sync(self.path.parent)
+
+    def receipt(self) -> Receipt | None:
+        """Return the receipt of the result; None if there is none, or the result is not as it was left.
+
+        Rows set aside may have been taken away since, but not changed.
+        """
+        stored = self._stored_receipt()
+        if stored is None or stored.sha256 != self.digest():
+            return None
+        changed = self.kind is OutputKind.FILE and self.rejects.is_file() and not self._has_own_rejects()
+        return None if changed and stored.rejects_sha256 else stored
+
+    def is_own(self) -> bool:
+        """Return whether what is there was written by the same command, of whatever inputs."""
+        stored, digest = self._stored_receipt(), self.digest()
+        return stored is not None and digest in (stored.sha256, stored.replaces_sha256)
+
+    def digest(self) -> str | None:
+        """Return the SHA-256 of what is there."""
+        if not self.exists():
+            return None
+        return Address(self.name).digest("") if self.kind is OutputKind.OBJECT else sha256(self.path)
+
+    def write_receipt(self, receipt: Receipt) -> None:
+        """Write what the result is made of beside it."""
+        if self.kind is OutputKind.OBJECT:
+            Address(self._beside(self._receipt_name)).write(receipt.to_json())
+        elif self.kind is OutputKind.FILE:
+            write_atomic(self.path.with_name(self._receipt_name), receipt.to_json())
+
+    @property
+    def _receipt_name(self) -> str:
+        return f".{self.path.name}.receipt.json"
+
+    def _beside(self, name: str) -> str:
+        return f"{self.name.rsplit('/', 1)[0]}/{name}"
+
+    def _stored_receipt(self) -> Receipt | None:
+        if self.kind is OutputKind.OBJECT:
+            return Receipt.from_json(Address(self._beside(self._receipt_name)).read())
+        file = self.path.with_name(self._receipt_name)
+        return (
+            Receipt.from_json(file.read_bytes()) if self.kind is OutputKind.FILE and file.is_file() else None
+        )
+
+    def _has_own_rejects(self) -> bool:
+        """Return whether the file of rows set aside is there, and as this command left it."""
+        stored = self._stored_receipt() if self.kind is OutputKind.FILE and self.rejects.is_file() else None
+        return stored is not None and stored.rejects_sha256 == sha256(self.rejects)
+
+
+def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
+    """Refuse a target that is an input, by whatever path or link, or lies inside a folder that is one.
+
+    Parameters
+    ----------
+    to : path or address
+    inputs : iterable
+        What the command reads, as for `Output.at`.
+
+    Raises
+    ------
+    DataError
+    """
+    for item in paths_in(inputs):
+        _refuse_input(os.fspath(to), item)
+
+
+def paths_in(inputs: Iterable[Any]) -> Iterator[Any]:
+    """Yield every path among what a command reads, files, folders and datasets, one by one or in lists."""
+    for item in inputs:
+        if isinstance(item, list | tuple):
+            yield from paths_in(item)
+        else:
+            yield getattr(item, "path", item)
+
+
+def _refuse_input(name: str, item: Any) -> None:
+    if not isinstance(item, str | os.PathLike):
+        return
+    source = os.fspath(item)
+    if is_remote(name):
+        same = name.rstrip("/") == source.rstrip("/") or name.startswith(source.rstrip("/") + "/")
+    elif not os.path.exists(name) and not os.path.isdir(source):
+        same = False
+    else:
+        path, source_path = os.path.realpath(name), os.path.realpath(source)
+        same = os.path.exists(path) and os.path.exists(source_path) and os.path.samefile(path, source_path)
+        same = same or (os.path.isdir(source_path) and Path(source_path) in Path(path).parents)
+    if same:
+        raise DataError(f"{name} is an input of this command, or inside one", "give another --to")
+
+
+def _is_stream(name: str) -> bool:
+    if descriptor_of(name) is not None:
+        return True
+    try:
+        mode = os.stat(name).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def descriptor_of(name: str) -> int | None:
+    """Return the number of a file that this process has open, if that is what the name means."""
+    for prefix in _DESCRIPTORS:
+        if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():
+            return int(name.removeprefix(prefix))
+    return _STANDARD.get(name)
+
+
+def _taken(name: str) -> DataError:
+    return DataError(
+        f"{name} exists and is not the result of this very command",
+        "give another --to, or replace it with --overwrite",
+    )

@@ -1,0 +1,72 @@
+"""Files of unfinished work, which the run that resumes it reads: a SHA-256, then JSON on the next line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from bigmc.errors import StoreError
+from bigmc.lazy import LazyModule
+from bigmc.store.files.atomic import sha256, write_atomic
+from bigmc.store.files.layout import FileEntry
+from bigmc.store.files.untrusted import parse_json
+
+pq = LazyModule("pyarrow.parquet")
+
+
+def write_work_file(path: Path, value: Any) -> None:
+    """Write what JSON can hold, all of it or nothing."""
+    text = json.dumps(value).encode()
+    write_atomic(path, _digest(text) + b"\n" + text)
+
+
+def read_work_file(path: Path, folder: Path | None = None) -> Any:
+    """Return what `write_work_file` wrote.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Which folder to delete when the file is damaged; by default that of the dataset that is made.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or holds anything else: what was made by it cannot be trusted either.
+    """
+    try:
+        digest, _, text = path.read_bytes().partition(b"\n")
+        if digest == _digest(text):
+            return parse_json(text)
+    except (FileNotFoundError, IsADirectoryError):
+        pass
+    raise damaged_work(path, folder)
+
+
+def read_work_table(path: Path, file: FileEntry) -> pa.Table:
+    """Return a table as it was written, by its entry in a receipt.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or another.
+    """
+    if not path.is_file() or sha256(path) != file.sha256:
+        raise damaged_work(path)
+    return pq.ParquetFile(path).read()
+
+
+def damaged_work(path: Path, folder: Path | None = None) -> StoreError:
+    """Return the error of unfinished work that cannot be resumed."""
+    which = "that was to become the dataset" if folder is None else folder
+    return StoreError(
+        f"{path} is damaged, so that the unfinished work in its folder cannot be resumed",
+        f"delete the folder {which}, and run the command again",
+    )
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest().encode()

@@ -1,0 +1,119 @@
+"""A shard over arrays in memory, so that fitting arrays runs the same code as fitting a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.store.shards.columns import columns_of
+from bigmc.store.shards.csr import Rows
+
+#: Most rows of one shard: a row id has 16 bits.
+MAX_ROWS = 65_536
+
+
+class MemoryShard:
+    """At most 65,536 rows in compressed columns, in memory; see `bigmc.store.shards.shard.Shard`.
+
+    Parameters
+    ----------
+    indptr : int64 array of shape (n_features + 1,)
+    indices : uint16 array of shape (nnz,)
+        Row of each entry, increasing within a column.
+    data : array of shape (nnz,)
+        Raw values.
+    table : pyarrow.Table
+        Columns ``label``, ``row_id``, ``norm`` and ``entries``, one row per sample.
+    split : str, optional
+        Name of the split the rows belong to.
+    """
+
+    def __init__(
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.uint16],
+        data: NDArray[Any],
+        table: pa.Table,
+        split: str = "all",
+    ) -> None:
+        self._indptr = indptr
+        self._indices = indices
+        self._data = data
+        self._table = table
+        self.split = split
+        self.n_rows = int(table.num_rows)
+        self.n_features = len(indptr) - 1
+        self.nnz = len(indices)
+        self.dtype = data.dtype
+        self.nbytes = int(indptr.nbytes + indices.nbytes + data.nbytes + table.nbytes)
+
+    def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
+        """Return the offsets of columns ``lo`` to ``hi``, counted from the shard's first entry."""
+        return self._indptr[lo : hi + 1]
+
+    def read(
+        self,
+        start: int,
+        stop: int,
+        indices_out: NDArray[np.uint16] | None,
+        data_out: NDArray[Any] | None,
+    ) -> None:
+        """Copy the entries ``start`` to ``stop`` into the given buffers."""
+        if indices_out is not None:
+            indices_out[: stop - start] = self._indices[start:stop]
+        if data_out is not None:
+            data_out[: stop - start] = self._data[start:stop]
+
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows' table, or the named columns of it."""
+        return self._table if columns is None else self._table.select(list(columns))
+
+
+def memory_shards(
+    X: Any, labels: NDArray[np.int32] | pa.ListArray, row_ids: NDArray[np.int64], shard_rows: int
+) -> Iterator[MemoryShard]:
+    """Cut a matrix into shards of at most `shard_rows` rows.
+
+    Parameters
+    ----------
+    X : numpy array of shape (n_samples, n_features) or scipy sparse matrix
+        Zeros of a numpy array are dropped, explicit zeros of a sparse matrix are kept, entries of a
+        sparse matrix given twice are added up, as scipy does.
+    labels : int32 array of shape (n_samples,), or such a column of sets
+    row_ids : int64 array of shape (n_samples,)
+    shard_rows : int
+        At most 65,536.
+    """
+    matrix = X
+    if matrix.dtype.kind not in "buif":
+        raise DataError(
+            f"values of type {matrix.dtype} cannot be stored", "give booleans, integers or floats"
+        )
+    if matrix.dtype == np.float16:  # which scipy does not know
+        matrix = matrix.astype(np.float32)
+    if scipy.sparse.issparse(X):
+        matrix = X.tocsr()
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy() if matrix is X else matrix
+            matrix.sum_duplicates()
+    n_features = int(matrix.shape[1])
+    if n_features > np.iinfo(np.int32).max:
+        raise DataError(f"{n_features} features are more than the 2147483647 bigmc can number")
+    for start in range(0, matrix.shape[0], shard_rows):
+        stop = min(start + shard_rows, matrix.shape[0])
+        part = matrix[start:stop]
+        rows = part if scipy.sparse.issparse(part) else scipy.sparse.csr_array(part)
+        piece = Rows(
+            rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False), rows.data, n_features
+        )
+        indptr, indices, data, norm, entries = columns_of([piece])
+        table = pa.table(
+            {"label": labels[start:stop], "row_id": row_ids[start:stop], "norm": norm, "entries": entries}
+        )
+        yield MemoryShard(indptr.astype(np.int64, copy=False), indices, data, table)

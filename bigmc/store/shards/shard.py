@@ -1,0 +1,57 @@
+"""What every shard offers, whatever it is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+class Shard(Protocol):
+    """At most 65,536 samples of one split, in compressed columns.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the stored values: int8, int16, int32, float32 or float64.
+    split : str
+        Name of the split all rows belong to.
+    nbytes : int
+        Bytes it takes where it is kept: of its files, or of its arrays.
+    """
+
+    n_rows: int
+    n_features: int
+    nnz: int
+    dtype: np.dtype[Any]
+    split: str
+    nbytes: int
+
+    def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
+        """Return the ``hi - lo + 1`` offsets of columns ``lo`` to ``hi``, counted from the first entry."""
+        ...
+
+    def read(
+        self,
+        start: int,
+        stop: int,
+        indices_out: NDArray[np.uint16] | None,
+        data_out: NDArray[Any] | None,
+    ) -> None:
+        """Decode the entries ``start`` to ``stop`` into the given buffers; None leaves a part unread.
+
+        `indices_out` gets the row of each entry, `data_out` its value, converted to the dtype of the
+        buffer. Safe to call from several threads at once.
+        """
+        ...
+
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return ``label`` (int32), ``row_id`` (int64), ``norm`` (float32), ``entries`` (int32) and more.
+
+        Where labels are sets ``label`` is a list of int32, see `bigmc.store.shards.label_sets`.
+        ``norm`` is the Euclidean norm of the row's raw values, ``entries`` the number it stores.
+        """
+        ...

@@ -1,0 +1,215 @@
+"""Writing one shard to disk: whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.errors import DataError
+from bigmc.lazy import LazyModule
+from bigmc.store.files import disk
+from bigmc.store.files.atomic import PARTIAL, file_entry, replace_folder
+from bigmc.store.files.dtypes import smallest_exact_dtype
+from bigmc.store.files.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
+from bigmc.store.shards.columns import columns_of
+from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.label_sets import SETS
+from bigmc.store.shards.memory_shard import MAX_ROWS
+from bigmc.store.shards.zarr_chunks import CHUNK, ArrayWriter, Form
+from bigmc.store.shards.zarr_groups import write_group
+
+pq = LazyModule("pyarrow.parquet")
+
+#: Elements of a chunk of `indptr`: a block reads hi - lo + 1 of them.
+INDPTR_CHUNK = 1 << 16
+
+#: Most entries of a sparse shard: `indptr` is int32.
+MAX_ENTRIES = np.iinfo(np.int32).max
+
+#: Columns of a dense array turned at a time.
+_COLUMNS = 16
+
+
+class Packing(Enum):
+    """How ``rows.parquet`` is packed: tightly in a dataset, quickly where it will be written anew."""
+
+    TIGHT = "tight"
+    QUICK = "quick"
+
+
+def write_shard(
+    folder: Path,
+    rows: Rows | Sequence[Rows] | NDArray[Any],
+    table: pa.Table,
+    *,
+    split: str = "all",
+    pool: Executor | None = None,
+    packing: Packing = Packing.TIGHT,
+) -> ShardEntry:
+    """Write one shard; a reader sees all of it or nothing, also after a kill.
+
+    Parameters
+    ----------
+    folder : Path
+        The shard's folder, named after it; replaced if it exists. ``FOLDER.partial`` is used on the way.
+    rows : Rows, sequence of Rows, or 2-D array
+        At most 65,536 samples. A dense array of which more than half is zero is stored sparse.
+    table : pyarrow.Table
+        One row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
+        to pass through; ``norm`` and ``entries`` are added.
+    split : str, optional
+        Split all rows belong to.
+    pool : Executor, optional
+        Compresses several chunks at once.
+    packing : Packing, optional
+        Of the table.
+
+    Returns
+    -------
+    ShardEntry
+        For the manifest.
+
+    Raises
+    ------
+    DataError
+        If there are too many rows or entries, or a row's features are out of range or not increasing.
+    """
+    pieces = _sparse_pieces(rows)
+    n_rows = len(rows) if pieces is None else sum(piece.n_rows for piece in pieces)
+    if n_rows > MAX_ROWS:
+        raise DataError(f"a shard has at most {MAX_ROWS} rows and got {n_rows}")
+    label, row_id = (table.schema.field(name).type for name in ("label", "row_id"))
+    if table.num_rows != n_rows or label not in (pa.int32(), SETS) or row_id != pa.int64():
+        raise ValueError("the table needs one row per sample, label of int32 and row_id of int64")
+    aside = folder.with_name(folder.name + PARTIAL)
+    disk.clear(aside)
+    disk.make_folder(aside)
+    if pieces is not None:
+        nnz, dtype, norm, entries, files = _write_sparse(aside, pieces, pool)
+    else:
+        nnz, dtype, norm, entries, files = _write_dense(aside, np.asarray(rows))
+    table = table.append_column("norm", pa.array(norm)).append_column("entries", pa.array(entries))
+    files.append(write_tables(aside, table.schema, [table], packing))
+    disk.sync_tree(aside)
+    replace_folder(aside, folder)
+    kind: Literal["sparse", "dense"] = "dense" if pieces is None else "sparse"
+    return ShardEntry(folder.name, split, n_rows, nnz, dtype.name, kind, tuple(files))
+
+
+_Written = tuple[int, np.dtype[Any], NDArray[np.float32], NDArray[np.int32], list[FileEntry]]
+
+
+def _sparse_pieces(rows: Rows | Sequence[Rows] | NDArray[Any]) -> Sequence[Rows] | None:
+    """Return the samples in compressed rows, or None if they are better stored as a dense array."""
+    if isinstance(rows, Rows):
+        return [rows]
+    if not isinstance(rows, np.ndarray):
+        return rows
+    return [_sparse_rows(rows)] if np.count_nonzero(rows) * 2 < rows.size else None
+
+
+def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -> _Written:
+    nnz = sum(len(piece.indices) for piece in pieces)
+    if nnz > MAX_ENTRIES:
+        raise DataError(f"{nnz} entries are more than a shard can number", "make shards of fewer rows")
+    indptr, indices, data, norm, entries = columns_of(pieces, folder.stem)
+    matrix = folder / MATRIX
+    files = [write_matrix_group(folder, len(norm), len(indptr) - 1)]
+    for name, values, form, chunk in (
+        ("data", data, Form.PLAIN, CHUNK),
+        ("indices", indices, Form.DIFFERENCES, CHUNK),
+        ("indptr", indptr, Form.DIFFERENCES, INDPTR_CHUNK),
+    ):
+        writer = ArrayWriter(matrix / name, folder, values.shape, values.dtype, form=form, chunk=chunk)
+        writer.append(values, pool)
+        files += writer.close()
+    return nnz, data.dtype, norm, entries, files
+
+
+def write_matrix_group(folder: Path, n_rows: int, n_features: int) -> FileEntry:
+    """Make the group of a sparse shard's three arrays, in a folder that is synced and renamed later."""
+    attributes = {
+        "encoding-type": "csc_matrix",
+        "encoding-version": "0.1.0",
+        "shape": [n_rows, n_features],
+    }
+    return write_group(folder / MATRIX, folder, attributes, disk.write_file)
+
+
+def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
+    dtype = smallest_exact_dtype(values)
+    writer = ArrayWriter(folder / MATRIX, folder, values.shape, dtype)
+    squares = np.zeros(len(values))
+    for lo in range(0, values.shape[1], _COLUMNS):
+        columns = np.ascontiguousarray(values[:, lo : lo + _COLUMNS].T, dtype)
+        writer.append(columns)
+        squares += np.sum(columns.astype(np.float64) ** 2, axis=0)
+    entries = np.full(len(values), values.shape[1], np.int32)
+    return values.size, dtype, np.sqrt(squares).astype(np.float32), entries, writer.close()
+
+
+def _sparse_rows(values: NDArray[Any]) -> Rows:
+    """Return the entries of a dense array that are not zero."""
+    where = values != 0
+    indptr = np.concatenate([[0], np.cumsum(where.sum(axis=1, dtype=np.int64))])
+    return Rows(indptr, np.nonzero(where)[1].astype(np.int32), values[where], values.shape[1])
+
+
+def write_tables(
+    folder: Path, schema: pa.Schema, tables: Iterable[pa.Table], packing: Packing = Packing.TIGHT
+) -> FileEntry:
+    """Write rows.parquet from tables of one schema, each of which makes row groups of its own."""
+    path = folder / ROWS_TABLE
+    options = _options(schema, packing)
+    with (
+        disk.output(path) as file,
+        pq.ParquetWriter(file, schema, write_page_checksum=True, write_statistics=False, **options) as writer,
+    ):
+        for table in tables:
+            writer.write_table(table)
+    return file_entry(path, folder)
+
+
+def _options(schema: pa.Schema, packing: Packing) -> Mapping[str, Any]:
+    """Return how a table is compressed and encoded."""
+    if packing is Packing.QUICK:
+        # Dictionaries stay as they are, so that the table is read as it was given.
+        encoded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        return {"compression": "lz4", "use_dictionary": encoded or False}
+    ordered = ["row_id"]  # increasing within a shard, or nearly: differences pack to a byte or two
+    return {
+        "compression": "zstd",
+        "use_dictionary": [name for name in schema.names if name not in ordered],
+        "column_encoding": dict.fromkeys(ordered, "DELTA_BINARY_PACKED"),
+    }
+
+
+def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
+    """Replace the table of a shard, as when final label codes are known, and return its new entry.
+
+    Parameters
+    ----------
+    folder : Path
+        The shard's folder.
+    entry : ShardEntry
+        What `write_shard` returned.
+    table : pyarrow.Table
+        The shard's whole table with changed columns, such as from ``StoredShard.table``.
+    """
+    aside = folder.with_name(folder.name + PARTIAL)
+    disk.clear(aside)
+    disk.make_folder(aside)
+    new = write_tables(aside, table.schema, [table])
+    disk.sync_tree(aside)
+    disk.rename(aside / ROWS_TABLE, folder / ROWS_TABLE)
+    disk.sync(folder)
+    disk.clear(aside)
+    return replace(entry, files=tuple(new if f.path == ROWS_TABLE else f for f in entry.files))

@@ -1,0 +1,31 @@
+"""What stands outside the package names things that the package has."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = [
+    path for folder in ("bench", "examples", "pipelines") for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=[path.relative_to(ROOT).as_posix() for path in SCRIPTS])
+def test_the_package_has_what_a_script_imports(path):
+    missing = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "bigmc":
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    try:
+                        importlib.import_module(f"{node.module}.{alias.name}")
+                    except ModuleNotFoundError:
+                        missing.append(f"{node.module}.{alias.name}")
+    assert not missing
+
+
+def test_there_are_scripts():
+    assert len(SCRIPTS) > 30
