@@ -187,8 +187,10 @@ def test_stored_zeros_move_nothing(loss):
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_units_of_the_features_do_not_matter(factor):
     """Without a penalty to speak of, weights times units stay the same."""
-    X, dataset = made(dtype=np.float32)
-    scaled = Dataset.from_arrays((X * np.float32(factor)).tocsr(), dataset.labels(), shard_rows=700)
+    X, dataset = made()
+    scaled = Dataset.from_arrays(
+        (X.astype(np.float32) * np.float32(factor)).tocsr(), dataset.labels(), shard_rows=700
+    )
     found = []
     for data, alpha in ((dataset, 1e-9), (scaled, 1e-9 * factor)):
         task = replace(task_of(data), alpha=alpha)
