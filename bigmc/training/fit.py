@@ -96,9 +96,9 @@ class Fit:
             refuse_other_file(self._target, self._data.identity)
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
-                found: FitResult = read_work_file(done, self._folder)
+                result: FitResult = read_work_file(done, self._folder)
                 self._clear()
-                return found
+                return result
             search = Search(
                 self._train,
                 self._engine,
