@@ -113,7 +113,7 @@ class DualDescent:
 
     @staticmethod
     def memory_of_feature(n_classes: int) -> int:
-        """Return the bytes of the weights of a feature of several samples, and of what is beside them."""
+        """Return the bytes per feature of several samples: its weights and the arrays that go with them."""
         return 12 * -(-n_classes // LANES) * LANES + 40
 
     @staticmethod

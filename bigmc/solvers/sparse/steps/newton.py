@@ -211,7 +211,7 @@ class Support:
         along = _Line(penalty, gradient, ridges, tilt)
         point = self._search(along, step, 1)
         if point is None or turned.any():
-            # what turns round may be on its way to zero, where the model is no good
+            # weights that change sign may have their minimum at zero, where the model does not hold
             other = self._search(along, np.where(turned, -rows, step), _HALVINGS)
             if point is None or (other is not None and other.change < point.change):
                 point = other or self._search(along, step, _HALVINGS)

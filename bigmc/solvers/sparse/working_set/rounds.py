@@ -44,7 +44,7 @@ _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: A violation of alpha makes a gap of the penalty's share in the objective, which is taken for at least this.
 _SMALLEST_SHARE = 0.1
-#: With fewer entries a pass costs nothing: the penalty is the one asked for at once.
+#: With fewer entries a pass costs little: the first penalty is the requested one.
 _FEW_ENTRIES = 10_000
 #: Sweeps between two passes, at most, and Newton steps.
 _INNER_SWEEPS = 1000
