@@ -118,8 +118,8 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
 
 def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
-    given = (options.text, options.categorical, options.numeric, options.dense, options.date)
-    text, categorical, numeric, dense, dates = (tuple(names) for names in given)
+    kinds = (options.text, options.categorical, options.numeric, options.dense, options.date)
+    text, categorical, numeric, dense, dates = (tuple(names) for names in kinds)
     _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense, *dates))
     _refuse_repeated(options.keep)
     hasher = None

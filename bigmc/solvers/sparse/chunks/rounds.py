@@ -197,12 +197,12 @@ class ChunkRounds:
             state.rounds, state.gain = 1, math.inf
 
     def _first_steps(self, progress: ProgressCallback) -> None:
-        """Evaluate the weights that stochastic steps along several chunks come to, or none."""
+        """Evaluate the weights after stochastic steps along the chunks, if there are several."""
         state, before = self.state, self.state.anchor
         if self._columns.spill.n_chunks > 1:
             row_bytes = self._plan.row_bytes
-            found = follow_chunks(self._task, self._columns.spill, state.intercept, row_bytes, progress)
-            state.coef, state.intercept = found
+            weights = follow_chunks(self._task, self._columns.spill, state.intercept, row_bytes, progress)
+            state.coef, state.intercept = weights
         self._evaluate()
         if before and state.anchor and not state.anchor.objective <= before.objective:
             state.coef, state.intercept = before.coef, before.intercept.copy()

@@ -332,7 +332,7 @@ class Rounds:
         return alpha * (state.top / alpha) ** (left / n_stages) if left else alpha
 
     def _above(self, gradients: GradientPass, held: list[Columns], alpha: float) -> list[Columns]:
-        """Return the columns of a pass that have weights or get some at `alpha`, if there is room for all."""
+        """Return the columns of a pass that have weights or get some at `alpha`, if all fit."""
         weighted = self.state.coef.slots(gradients.features) >= 0
         excess = np.where(weighted, np.inf, gradients.violations - (alpha - self._problem.alpha))
         wanted = excess > 0
