@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LazyModule:
-    """A module that is imported when one of its attributes is first asked for.
+    """A module that is imported when one of its attributes is first used.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 #: Seconds to wait for a scheduler, or the file that it writes.
 CONNECT_SECONDS = 20
-#: Seconds to wait for workers where there are none: they may be on their way.
+#: Seconds to wait for workers where there are none: they may be starting.
 DESERTED_SECONDS = 300.0
 #: Seconds between two looks at the cluster while a result is waited for.
 LOOK_SECONDS = 2.0

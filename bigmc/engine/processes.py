@@ -69,7 +69,7 @@ def trim() -> None:
 def prepare_process() -> None:
     """Prepare a process that works for another, once more for every kind of work it gets.
 
-    Freed memory goes back at once, matrix products take one thread, and kernels that the work brought along
+    Freed memory goes back at once, matrix products take one thread, and kernels that the work loaded
     are compiled by another process.
     """
     compile_elsewhere()

@@ -29,7 +29,7 @@ def row_chunks(X: Any) -> Iterator[Any]:
     Raises
     ------
     DataError
-        If `X` is another dask collection or has not two dimensions.
+        If `X` is another dask collection or does not have two dimensions.
     """
     if not is_lazy(X):
         yield X

@@ -46,7 +46,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         Violation from which a constraint, or a component of the feature mapping, is taken into the linear
         program; tightened when nothing exceeds them while the gap is above `tol`.
     n_max, m_max : int, default=400
-        Most constraints and components taken in at once.
+        Most constraints and components added at once.
     k_max : int, default=1000
         Most iterations.
     time_limit : float or None, default=None

@@ -70,7 +70,7 @@ def evaluate(
         If the features of the dataset are not those of the model, or no label is known to it.
     DataError
         If the dataset has no samples or no labels, or sets of labels where the model predicts one, or the
-        other way round, or a confusion matrix of sets is asked for.
+        other way round, or a confusion matrix of sets is requested.
     MemoryLimitError
         If the memory limit does not allow one worker.
     """

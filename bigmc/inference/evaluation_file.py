@@ -34,7 +34,7 @@ class Subject:
 
 
 def write_figures(output: Output, subject: Subject, figures: Mapping[str, Any]) -> None:
-    """Write the figures with what they are of."""
+    """Write the figures with the model and data that they describe."""
     output.write(json.dumps({**asdict(subject), **figures}, indent=1).encode())
 
 

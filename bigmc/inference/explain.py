@@ -225,7 +225,7 @@ def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[
 
 
 def _ngrams(hasher: TextHasher, text: str) -> Iterator[tuple[str, str]]:
-    """Yield each n-gram of a text, after what it is shown as: itself, or its word if it is a part of one."""
+    """Yield each n-gram of a text, after the text to show for it: itself, or the word that contains it."""
     analyzer = HashingVectorizer(
         analyzer=hasher.analyzer, ngram_range=hasher.ngrams, lowercase=hasher.lowercase
     ).build_analyzer()

@@ -18,7 +18,7 @@ TASK = "prediction"
 """What predicting is called in messages about memory."""
 
 ROW_COST = 64
-"""Bytes of a row beside its scores: id, label, place of the best score, their copies as a table."""
+"""Bytes of a row in addition to its scores: id, label, place of the best score, their copies as a table."""
 
 LABEL_COST, MOST_LABELS = 32, 4
 """Bytes of a label of a set: as a pair, sorted, as a code, as a text; and how many a row has on average, if

@@ -1,4 +1,4 @@
-"""Work that a killed command left beside its result, and that the same command continues."""
+"""Work of a killed command, in a folder next to its result, that the same command continues."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WorkFolder:
     Attributes
     ----------
     own : frozenset of str
-        Names of the files that the command may leave in it, beside its lock.
+        Names of the files that the command may leave in it, besides its lock.
     """
 
     path: Path

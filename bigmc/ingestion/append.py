@@ -118,7 +118,7 @@ class Append:
             options = replace(options, n_features=stored.n_own)
         folder = append_folder(self._work, len(manifests))
         job = job_of(sources, folder, options.but(self.asked), self.limit)
-        features = job.recipe.features.with_found(stored)
+        features = job.recipe.features.with_fitted(stored)
         differences = [
             change
             for change in replace(job.recipe, features=features).differences(

@@ -104,7 +104,7 @@ class Load:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of a worker beside its buffers."""
+        """Bytes of a worker, excluding its buffers."""
         labels = max(0, self.label_bytes - LABELS_BYTES)
         return FEATURE_COST * self.n_features + self.record_bytes + labels + self.footer_bytes
 

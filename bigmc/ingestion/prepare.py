@@ -118,15 +118,15 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
 
 def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     """Return the features that named columns become."""
-    given = (options.text, options.categorical, options.numeric, options.dense, options.date)
-    text, categorical, numeric, dense, dates = (tuple(names) for names in given)
+    kinds = (options.text, options.categorical, options.numeric, options.dense, options.date)
+    text, categorical, numeric, dense, dates = (tuple(names) for names in kinds)
     _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense, *dates))
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
-    one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # values are found later
+    one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # the values are read later
     features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot, dates=dates)
     _check_columns(features, options, source)
     if options.label_separator == "":
@@ -149,7 +149,7 @@ def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source)
         return replace(features, missing=True)
     if options.missing == "refuse" and not standardize:
         return features
-    zeros = (0.0,) * len(features.numbers)  # the numbers are found later
+    zeros = (0.0,) * len(features.numbers)  # the means are read later
     filling = Filling(zeros, (), zeros if standardize else (), fills=options.missing == "fill")
     return replace(features, filling=filling)
 
@@ -285,8 +285,8 @@ def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints:
         for place, name in enumerate(filled):
             means.add(place, numbers[name].values[~numbers[name].unreadable])
         for place, name in enumerate(dates):
-            found = as_dates(table.column(name))
-            for part, values in enumerate(found.values[~found.unreadable].T):
+            dated = as_dates(table.column(name))
+            for part, values in enumerate(dated.values[~dated.unreadable].T):
                 means.add(len(filled) + place * len(PARTS) + part, values)
     return replace(
         features,

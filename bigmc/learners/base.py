@@ -260,9 +260,9 @@ def _missing_values(dataset: Dataset) -> DataError:
     """Return the error of a learner that cannot use the missing values of a dataset, which names a column."""
     cure = "train boost, or ingest the data without --missing keep"
     for lo, hi in dataset.plan(_BLOCK_BYTES):
-        found = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))
-        if len(found):
-            feature = lo + int(found[0])
+        missing = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))
+        if len(missing):
+            feature = lo + int(missing[0])
             features = dataset.features
             dense = features.get("columns") or ([] if features.get("dates") else features.get("dense")) or []
             at = feature - (dataset.n_features - len(dense))

@@ -229,7 +229,7 @@ class Model(Sized):
     def shard_tiles(
         self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH
     ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield scores of a shard, after the code of their first class; by default all classes at once."""
+        """Yield scores of a shard, each after the code of their first class; by default all at once."""
         yield 0, self.shard_scores(dataset, shard, scratch_bytes)
 
     def shard_sets(self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH) -> pa.ListArray:
@@ -361,7 +361,7 @@ class Model(Sized):
         write_archive(Path(path), self.header(), self.stored_arrays(), self.format_version, deflation)
 
     def header(self) -> dict[str, Any]:
-        """Return what the file says of the model beside its arrays, ready for JSON."""
+        """Return the model's fields other than its arrays, ready for JSON."""
         header = {
             "kind": self.kind,
             "n_features": self.n_features,

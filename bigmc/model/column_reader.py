@@ -22,7 +22,7 @@ WINDOW_FEATURES = 1 << 17
 
 
 class ColumnRun(NamedTuple):
-    """Decoded columns of a shard, `features[first:last]` of those asked for.
+    """Decoded columns of a shard, `features[first:last]` of the requested ones.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ NAMES_PER_FEATURE = 8
 _NONE = -1
 
 NAME_COST = 120
-"""Bytes of a name beside its arrays while a model is opened: as an object of Python, and in a sorted copy."""
+"""Bytes of a name, besides its arrays, while a model is opened: a Python object, and in a sorted copy."""
 
 _NAME_COLUMNS = {"bucket": pa.int64(), "name": pa.string(), "sign": pa.int8(), "count": pa.int64()}
 

@@ -14,7 +14,7 @@ from bigmc.model.feature_names import NAME_COST, sizes_of_names
 from bigmc.store.files.npy import ArraySize
 
 LABEL_COST = 128
-"""Bytes of a label beside its array: as an object of Python, in a list and in a set."""
+"""Bytes of a label in addition to its array: as an object of Python, in a list and in a set."""
 
 
 class Sized(ABC):

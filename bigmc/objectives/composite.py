@@ -36,7 +36,7 @@ ColumnWork = HingeWork | LossWork
 
 
 class Curvature(Enum):
-    """Which element of the diagonal of the Hessian stands for the curvature along a column."""
+    """Which element of the Hessian's diagonal is taken as the curvature along a column."""
 
     MEAN = "mean"
     LARGEST = "largest"
@@ -125,7 +125,7 @@ class Objective:
         return 1 if self.loss.keeps_slopes and n_classes == 2 else width
 
     def slopes_beside(self, n_classes: int, width: int) -> int:
-        """Return how many slopes and shares of a sample there are beside its scores."""
+        """Return how many slopes and shares of a sample there are in addition to its scores."""
         if not self.loss.keeps_slopes:
             return 0
         of_slopes = self.slopes_width(n_classes, width)

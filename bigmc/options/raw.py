@@ -66,11 +66,11 @@ class FileOptions:
             object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
 
 
-def _checked_delimiter(given: str) -> str:
-    delimiter = _SPELLED.get(given, given)
+def _checked_delimiter(text: str) -> str:
+    delimiter = _SPELLED.get(text, text)
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r':
         raise DataError(
-            f"the delimiter {given!r} is not one character of ASCII that separates fields",
+            f"the delimiter {text!r} is not one character of ASCII that separates fields",
             "give one such as ';', '|' or tab",
         )
     return delimiter

@@ -42,7 +42,7 @@ class MemoryCheckpoint:
         return self._saved
 
 
-#: Changes when a solver keeps something else: an unfinished run of before cannot be gone on with.
+#: Changes when a solver saves something else: older unfinished runs cannot be resumed.
 VERSION = 7
 
 

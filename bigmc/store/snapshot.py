@@ -83,7 +83,7 @@ class Ingest:
     def check_small(self) -> None:
         """Compare the small files outside the shards with their SHA-256: what is there of them.
 
-        Statistics are compared when they are read, and so is what is brought from elsewhere.
+        Statistics are compared when they are read, and so are downloaded files.
         """
         small = [
             file.path

@@ -178,7 +178,7 @@ class _Ladder:
         return best
 
     def scores(self, n_rounds: int) -> NDArray[np.float64]:
-        """Return the scores of the rows held out after so many rounds, of models at hand if there are."""
+        """Return the scores of the held-out rows after so many rounds, from models in memory if possible."""
         options = replace(self._options, n_rounds=n_rounds)
         validation = self._search.validation
         return validation.scores_of(options, lambda model: _stages(model, [n_rounds])[0], self._states)

@@ -23,7 +23,7 @@ NAMES_PER_BATCH = 1 << 14
 
 
 def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> pa.Table | None:
-    """Return the known names of some features of a dataset on disk, as many of each as there is room for."""
+    """Return the known names of some features of a dataset on disk, as many of each as fit into memory."""
     files = dataset.files("names.parquet")
     if not files:
         return None

@@ -1,6 +1,6 @@
 """A model without choices: search the settings, train, calibrate, measure, and train on everything.
 
-``MODEL.fit/`` holds what was asked for, every trial, and every training's checkpoint, until the model is
+``MODEL.fit/`` holds the request, every trial, and every training's checkpoint, until the model is
 there; killed at any moment, the same call goes through the same steps to the same model.
 """
 
@@ -96,9 +96,9 @@ class Fit:
             refuse_other_file(self._target, self._data.identity)
             done = self._folder / RESULT
             if done.exists() and self._target.exists():
-                found: FitResult = read_work_file(done, self._folder)
+                result: FitResult = read_work_file(done, self._folder)
                 self._clear()
-                return found
+                return result
             search = Search(
                 self._train,
                 self._engine,
@@ -132,7 +132,7 @@ class Fit:
             disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
 
     def _claim(self) -> None:
-        """Write down what is being made; refuse to go on with something else."""
+        """Record the request; refuse a folder of another one."""
         limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
         asked = {"dataset": self._data.identity, **self._splits._asdict(), **limits}
         if asked["thresholds"] == Thresholds.SHARED:  # a fit begun before there was a choice goes on
@@ -339,7 +339,7 @@ class Fit:
 
 
 def folder_of(target: Path) -> Path:
-    """Return where a fit keeps what it has done."""
+    """Return the folder in which a fit saves its progress."""
     return target.with_name(target.name + ".fit")
 
 

@@ -1,4 +1,4 @@
-"""What the training commands may be asked for beside the parameters of their learner, checked once."""
+"""Options of the training commands other than the parameters of their learner, checked once."""
 
 from __future__ import annotations
 

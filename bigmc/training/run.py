@@ -1,6 +1,6 @@
 """One training run: claimed, resumable, and saved once.
 
-``MODEL.wip/`` holds what the run was asked for, its checkpoint and its lock until the model is there.
+``MODEL.wip/`` holds the run's request, its checkpoint and its lock until the model is there.
 """
 
 from __future__ import annotations

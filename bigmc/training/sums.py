@@ -52,7 +52,7 @@ def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> 
     """Return the best sum of the best models of a search; None where there is no time for it.
 
     Models that have not seen the rows held out score them once more: the linear ones are trained again, the
-    boosted ones are at hand, unless the run was killed since.
+    boosted ones are in memory, unless the run was killed since.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What `bigmc fit` is asked for of its rows, and the learner that its search ends with."""
+"""The options of `bigmc fit` for its rows, and the learner that its search chooses."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ def _read(text: str | None) -> int | str | None:
     if text is None or not text.strip():
         return None
     try:
-        found = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(text.strip())
     except ValueError:
         return _NO_DATE
-    zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
+    zoned = time if time.tzinfo else time.replace(tzinfo=UTC)
     since = zoned - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

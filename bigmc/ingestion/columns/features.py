@@ -146,12 +146,12 @@ class FeatureSpec:
         named = self.only_dense and not (self.map and self.map.fourier)
         return data | ({"columns": list(self.own_names)} if named else {})
 
-    def with_found(self, stored: FeatureSpec) -> FeatureSpec:
-        """Return these features with what was found out for those of a dataset with the same columns."""
+    def with_fitted(self, stored: FeatureSpec) -> FeatureSpec:
+        """Return these features with what was fitted for a dataset, where its columns are the same."""
         columns, others = ([levels.column for levels in spec.one_hot] for spec in (self, stored))
         same = columns == others and self.numbers == stored.numbers and self.missing_as == stored.missing_as
-        found = stored if same else self
-        return replace(self, map=stored.map, one_hot=found.one_hot, filling=found.filling)
+        fitted = stored if same else self
+        return replace(self, map=stored.map, one_hot=fitted.one_hot, filling=fitted.filling)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:

@@ -1,4 +1,4 @@
-"""Arrays and tables in memory as sources: checked once, with the labels passed beside them."""
+"""Arrays and tables in memory as sources: checked once, with the labels passed separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a finished part of an ingest holds: a file beside its shards, which publishing reads."""
+"""The contents of a finished part of an ingest, in a file next to its shards, which publishing reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES, REJECTS = "names.parquet", "rejects.parquet"
 
 @dataclass(frozen=True)
 class PartReceipt:
-    """What a finished part holds; plain data, stored beside it.
+    """The contents of a finished part, as plain data stored next to it.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ class Crew:
 
     @property
     def helpers(self) -> Executor | None:
-        """What does work for a part beside its own thread, or None while every thread has a part."""
+        """The pool that helps the thread of a part, or None while every thread has a part."""
         return self._pool if self.n_each > 1 else None
 
     def end_part(self) -> None:

@@ -117,7 +117,7 @@ class BinnedSource:
         self._codes = np.empty(0, np.uint8)
 
     def stream(self) -> Iterator[CodedBlock]:
-        """Yield every block in order; one is valid until the next is asked for."""
+        """Yield every block in order; one is valid until the next is requested."""
         if self.keeps:
             for number, (lo, hi) in enumerate(self.ranges):
                 coded = self._kept[number]

@@ -160,7 +160,7 @@ class WorkerScan:
         return self._edges[feature]
 
     def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
-        """Merge the best cuts of all columns into `best`; their answers are asked for afterwards."""
+        """Merge the best cuts of all columns into `best`; their answers are requested afterwards."""
         self._round += 1
         name = f"duals-{self._round}"
         self._columns.write(name, u)
@@ -226,7 +226,7 @@ def _source(columns: Columns, part: int) -> BinnedSource:
 
 
 class RunCache(Generic[T]):
-    """What a worker's process keeps of one run: made when it is first asked for, dropped by the next run."""
+    """What a worker's process keeps of one run: made at its first use, dropped by the next run."""
 
     def __init__(self) -> None:
         self._lock, self._run = threading.Lock(), ""

@@ -66,7 +66,7 @@ class BoostingOptions:
         Bins of a column at most; columns with no more different values lose no cut.
     column_share : float
         Share of the columns that the trees of a round may ask, drawn for every round; above 0 and at most 1.
-        Where none of theirs is worth taking in, the round looks at all columns.
+        Where none of their trees is worth adding, the round searches all columns.
     draw : int
         Which columns are drawn, with the seed: models that are averaged differ in it.
     min_frequency : float

@@ -205,7 +205,7 @@ class Scan(Protocol):
         ...
 
     def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
-        """Merge the best cuts of all columns into `best`; return answers of these, where they are at hand."""
+        """Merge the best cuts of all columns into `best`; return their answers, where they are known."""
         ...
 
     def answers(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""What a run of the boosted learner must remember to go on exactly as if it had not stopped."""
+"""The state that a run of the boosted learner saves, to resume exactly as if it had not stopped."""
 
 from __future__ import annotations
 

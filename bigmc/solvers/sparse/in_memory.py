@@ -89,7 +89,7 @@ def start_on_sample(run: SparseRun, sample: Task, memory: int, tol: float) -> St
 
 
 def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
-    """Return rough weights of a sample beside all samples, if there is room for it and it is worth it."""
+    """Return rough weights from a sample, if it fits into memory beside all samples and is worth it."""
     task, tol = run.task, run.limits.tol
     sampled = plan_start(plan.memory.free, task.size(tol)) if task.dataset.nnz >= _MANY_ENTRIES else None
     sample = run.draw(sampled.share) if sampled else None

@@ -219,7 +219,7 @@ def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, size: 
 
 
 def plan_start(free: int, size: Size) -> SamplePlan | None:
-    """Return the part of samples in memory that training starts on, if there is room for it.
+    """Return the part of samples in memory that training starts on, if it fits.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class Solution:
     features : int64 array of shape (n_nonzero,)
         Features with non-zero weights, increasing.
     coef : float array of shape (n_nonzero, n_classes)
-        Of single precision where memory has no room for more.
+        Of single precision where double precision does not fit into memory.
     intercept : float64 array of shape (n_classes,)
     objective : float
     certificate : Certificate

@@ -5,7 +5,7 @@ beside it. A reader of a copy holds its lock shared, which the system releases w
 copy is removed only by who holds its lock alone. The time of the lock file is when the copy was last opened.
 
 ``$BIGMC_CACHE_SIZE``, such as ``200GB``, bounds the copies; without it they may take half of what the disk
-has for them. Before files are brought, copies that nobody reads are deleted. What is being read is never
+has for them. Before files are downloaded, copies that nobody reads are deleted. What is being read is never
 removed: where it alone takes more, the bound is passed.
 """
 

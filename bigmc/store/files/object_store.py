@@ -29,7 +29,7 @@ from bigmc.store.files.cache import Copy, cache_folder, open_copy
 from bigmc.store.files.layout import MANIFEST, FileEntry, read_manifest
 
 BATCH = 32
-"""Files sent or brought at once."""
+"""Files uploaded or downloaded at once."""
 
 _DIGITS = 16
 
@@ -256,7 +256,7 @@ def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool
         address.remove(name)
         remove_tree(folder)
         return False
-    with suppress(OSError):  # another process has brought some of it already
+    with suppress(OSError):  # another process has downloaded some of it already
         disk.rename(folder, open_copy(_copy_name(address, content)).folder)
     remove_tree(folder)
     return True

@@ -192,7 +192,7 @@ class Output:
         return Address(self.name).digest("") if self.kind is OutputKind.OBJECT else sha256(self.path)
 
     def write_receipt(self, receipt: Receipt) -> None:
-        """Write what the result is made of beside it."""
+        """Write the receipt, which says what the result was made of, next to it."""
         if self.kind is OutputKind.OBJECT:
             Address(self._beside(self._receipt_name)).write(receipt.to_json())
         elif self.kind is OutputKind.FILE:

@@ -1,4 +1,4 @@
-"""What a result was made of, kept beside it: so that a command knows its own work and does it once."""
+"""Receipts next to results, which say what they were made of: a command does not repeat its own work."""
 
 from __future__ import annotations
 

@@ -180,9 +180,9 @@ def certifying_pass(
     """
     parts = np.array_split(shards, min(_MOST_PARTS, len(shards)))
     total = to or PassSums.zeros(dataset.n_classes, dataset.n_features, request)
-    for _, found in engine.map(_add_up, parts, dataset, request, problem_of, watches):
-        total.add(found)
-        del found  # else it stays beside the sums of the next part
+    for _, sums in engine.map(_add_up, parts, dataset, request, problem_of, watches):
+        total.add(sums)
+        del sums  # else it stays beside the sums of the next part
     total.norms *= np.float32(1.0 + _ROUNDING * len(shards) * request.shard_parts)
     bad = ~np.isfinite(total.norms)
     bad[request.features] |= ~np.isfinite(total.gradient).all(axis=1)

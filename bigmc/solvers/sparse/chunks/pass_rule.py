@@ -9,7 +9,7 @@ from bigmc.solvers.sparse.state import State
 #: Rounds end when the last gained less than this share of the objective: first, every next time by this
 #: factor less, and at last in units of the tolerance.
 _FIRST_GAIN, _GAIN_FACTOR, _TOLERATED = 5e-3, 0.1, 0.03
-#: Rounds between passes at most; and the least factor of the gains asked for where rounds read little.
+#: Rounds between passes at most; and the least factor of the required gains where rounds read little.
 _MOST_ROUNDS, _CHEAPEST = 24, 0.1
 #: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
 #: candidates is this part of the tolerance, or of this part of the gap.

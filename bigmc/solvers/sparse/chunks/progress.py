@@ -1,4 +1,4 @@
-"""What rounds over chunks and passes over everything tell whoever watches."""
+"""Progress messages of rounds over chunks and of passes over all data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigmc.solvers.sparse.state import State
 
 
 def figures_of_round(state: State, n_passes: float) -> dict[str, float]:
-    """Return the figures of the best weights so far, beside those of the last pass."""
+    """Return the figures of the best weights so far, with those of the last pass."""
     best = state.anchor
     assert best is not None
     return (state.history or [{}])[-1] | {

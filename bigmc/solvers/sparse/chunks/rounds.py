@@ -113,10 +113,10 @@ class ChunkRounds:
             self._begin(Norms.EXACT)
             while True:
                 chosen = self._columns.known_features(state)
-                found = self._pass(chosen)
-                state.norms = found.sums.norms
-                known = float(found.measured.norms.max(initial=0.0))
-                if found.measured.largest_norm <= known:
+                certified = self._pass(chosen)
+                state.norms = certified.sums.norms
+                known = float(certified.measured.norms.max(initial=0.0))
+                if certified.measured.largest_norm <= known:
                     return known
         finally:
             self._columns.close()
@@ -197,12 +197,12 @@ class ChunkRounds:
             state.rounds, state.gain = 1, math.inf
 
     def _first_steps(self, progress: ProgressCallback) -> None:
-        """Evaluate the weights that stochastic steps along several chunks come to, or none."""
+        """Evaluate the weights after stochastic steps along the chunks, if there are several."""
         state, before = self.state, self.state.anchor
         if self._columns.spill.n_chunks > 1:
             row_bytes = self._plan.row_bytes
-            found = follow_chunks(self._task, self._columns.spill, state.intercept, row_bytes, progress)
-            state.coef, state.intercept = found
+            weights = follow_chunks(self._task, self._columns.spill, state.intercept, row_bytes, progress)
+            state.coef, state.intercept = weights
         self._evaluate()
         if before and state.anchor and not state.anchor.objective <= before.objective:
             state.coef, state.intercept = before.coef, before.intercept.copy()
@@ -236,25 +236,25 @@ class ChunkRounds:
         task, state = self._task, self.state
         assert state.anchor is not None
         chosen, norms = self._columns.known_features(state), self._norms
-        found = self._pass(chosen, further := self._columns.further(state))
-        state.norms = found.sums.norms
-        state.lower = max(state.lower, found.lower)
-        self._record(found.measured, max_passes, progress)
+        certified = self._pass(chosen, further := self._columns.further(state))
+        state.norms = certified.sums.norms
+        state.lower = max(state.lower, certified.lower)
+        self._record(certified.measured, max_passes, progress)
         certificate = Certificate.of(state.lower, state.anchor.objective)
         if self._columns.by_rows(state):  # there is no memory for others
             state.rounds, state.gain = 1, math.inf
         elif certificate.gap > task.tol and self._passes < max_passes:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
-            if len(found.written):
-                state.layers = [*state.layers, found.written]
-            elif further is None or self._columns.missing(state, found.sums.norms):
-                state.layers = self._columns.choose(state, chosen, found.measured.norms)
+            if len(certified.written):
+                state.layers = [*state.layers, certified.written]
+            elif further is None or self._columns.missing(state, certified.sums.norms):
+                state.layers = self._columns.choose(state, chosen, certified.measured.norms)
                 self._write()
             if norms is Norms.ROUGH or not np.isin(np.concatenate(state.layers), chosen).all():
                 self._evaluate()
             else:
                 state.anchor = self._certifier.extended(
-                    state.anchor, before, np.concatenate(state.layers), chosen, found.sums
+                    state.anchor, before, np.concatenate(state.layers), chosen, certified.sums
                 )
             state.rounds, state.gain = 1, math.inf
         return certificate
@@ -264,10 +264,10 @@ class ChunkRounds:
         state = self.state
         assert state.anchor is not None
         spill = self._columns.spill
-        found = self._certifier.certify(spill, state.anchor, chosen, self._norms, state.scale, further)
-        self._norms, state.scale, state.doubted = Norms.EXACT, found.scale, found.measured.doubted
+        certified = self._certifier.certify(spill, state.anchor, chosen, self._norms, state.scale, further)
+        self._norms, state.scale, state.doubted = Norms.EXACT, certified.scale, certified.measured.doubted
         self._count_spill()
-        return found
+        return certified
 
     def _record(self, measured: Measured, max_passes: float, progress: ProgressCallback) -> None:
         entry = figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept)
@@ -327,7 +327,7 @@ class ChunkRounds:
             state.gain = 0.0
 
     def _improve(self, progress: ProgressCallback) -> None:
-        """Let every chunk improve the trial, and find out what that was worth."""
+        """Let every chunk improve the trial, and evaluate the result."""
         state, task, anchor = self.state, self._task, self.state.anchor
         spill = self._columns.spill
         assert anchor is not None
@@ -352,8 +352,8 @@ class ChunkRounds:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
         state, task, spill = self.state, self._task, self._columns.spill
         if state.trial:
-            found = reached(task, self._plan, spill, Point(state.coef, state.intercept))
-            self._accept(found, progress)
+            point_reached = reached(task, self._plan, spill, Point(state.coef, state.intercept))
+            self._accept(point_reached, progress)
         assert state.anchor is not None
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
         damped, row_bytes = Damped(state.damping, state.n_iter), self._plan.row_bytes
@@ -394,8 +394,8 @@ class ChunkRounds:
             rare = self._columns.rare(state, solved) if groups else None
             if not (rare or moved):
                 break
-            found = reached(self._task, self._plan, self._columns.spill, Point(coef, intercept), rare)
-            if self._accept(found, progress):
+            point_reached = reached(self._task, self._plan, self._columns.spill, Point(coef, intercept), rare)
+            if self._accept(point_reached, progress):
                 state.trial = moved = False
                 if rare:
                     coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)

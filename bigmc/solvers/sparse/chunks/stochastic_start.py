@@ -190,10 +190,10 @@ class StochasticSteps:
         self._level.rates[:] = unit
         for part in samples.parts:
             counts = np.diff(part.columns[0])
-            here = slice(part.slot, part.slot + len(counts))
-            squares, rates = np.zeros(len(counts)), self._sums.rates[here]
+            slots = slice(part.slot, part.slot + len(counts))
+            squares, rates = np.zeros(len(counts)), self._sums.rates[slots]
             stochastic.add_squares(part.columns, samples.scale[part.first :], squares)
-            size = self._column_scale[here] * np.sqrt(squares / np.maximum(counts, 1))
+            size = self._column_scale[slots] * np.sqrt(squares / np.maximum(counts, 1))
             new = (rates == 0) & (size > _SMALLEST_SIZE)
             rates[new] = unit / size[new]
 

@@ -3,7 +3,7 @@
 Where no weight is zero there is nothing to select, and coordinates of the dual (one for each sample and
 class) reach a gap of some per cent after a few times through the samples, each of which costs one product and
 at most one update: LIBLINEAR's algorithm with the classes side by side. The intercept is shrunk like the
-weights here, as LIBLINEAR's is; the bound is of the problem in which it is not.
+weights, as LIBLINEAR's is; the bound is of the problem in which it is not.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class DualDescent:
 
     @staticmethod
     def memory_of_feature(n_classes: int) -> int:
-        """Return the bytes of the weights of a feature of several samples, and of what is beside them."""
+        """Return the bytes per feature of several samples: its weights and the arrays that go with them."""
         return 12 * -(-n_classes // LANES) * LANES + 40
 
     @staticmethod
@@ -240,7 +240,7 @@ class DualDescent:
         return ridge * (value - float(rounding))
 
     def reset(self) -> None:
-        """Forget what was found."""
+        """Set all dual variables and weights to zero."""
         self._duals[:], self._coef[:], self._change = 0.0, 0.0, None
         self.gap, self.n_epochs = 1.0, 0
         self._ridge = None
@@ -253,13 +253,13 @@ class DualDescent:
 
     def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the scores of some samples, shape (n_chosen, n_classes)."""
-        found = np.empty((len(chosen), self._coef.shape[1]), np.float32)
-        score_rows(chosen, self._rows, self._coef, found)
-        found = found[:, : self.n_classes]
+        scores = np.empty((len(chosen), self._coef.shape[1]), np.float32)
+        score_rows(chosen, self._rows, self._coef, scores)
+        scores = scores[:, : self.n_classes]
         for lo in range(0, len(chosen) if len(self._lone.places) else 0, _SCORED_ROWS):
             some = slice(lo, lo + _SCORED_ROWS)
-            found[some] += self._lone.scores(chosen[some], self._duals[:, : self.n_classes], self._change)
-        return found.astype(np.float64)
+            scores[some] += self._lone.scores(chosen[some], self._duals[:, : self.n_classes], self._change)
+        return scores.astype(np.float64)
 
     def _epoch(self, diagonal: NDArray[np.float32]) -> tuple[float, float]:
         """Visit every sample once; return the sum of the losses and the gain of the dual objective."""

@@ -1,4 +1,4 @@
-"""Decoded columns of a shard on their way past whatever looks at them."""
+"""Decoded columns of a shard, block by block, for all that read them in one pass."""
 
 from __future__ import annotations
 

@@ -209,22 +209,22 @@ class Support:
             step = self._minimise_model(gradient, inverse, penalty, damped, most)
         turned = penalty.turned(step)
         along = _Line(penalty, gradient, ridges, tilt)
-        found = self._search(along, step, 1)
-        if found is None or turned.any():
-            # what turns round may be on its way to zero, where the model is no good
+        point = self._search(along, step, 1)
+        if point is None or turned.any():
+            # weights that change sign may have their minimum at zero, where the model does not hold
             other = self._search(along, np.where(turned, -rows, step), _HALVINGS)
-            if found is None or (other is not None and other.change < found.change):
-                found = other or self._search(along, step, _HALVINGS)
-        if found is None:
+            if point is None or (other is not None and other.change < point.change):
+                point = other or self._search(along, step, _HALVINGS)
+        if point is None:
             return 0.0
-        rows[:] = found.rows
-        number = problem.scores.dtype.type(found.part)
+        rows[:] = point.rows
+        number = problem.scores.dtype.type(point.part)
 
         def move(span: tuple[int, int]) -> None:
-            move_rows(span, self._rows, problem.samples, found.scaled, number)
+            move_rows(span, self._rows, problem.samples, point.scaled, number)
 
         self._each(move, self._parts)
-        return found.part
+        return point.part
 
     def _search(self, line: _Line, step: NDArray[np.float64], tries: int) -> _Point | None:
         """Halve a step until Armijo's condition holds; None if it does not within so many tries."""
@@ -365,7 +365,7 @@ class Support:
         def work(rows: slice) -> Any:
             return kernel(*(array[rows] for array in arrays))
 
-        return [found for _, found in self._problem.engine.map(work, self._slices)]
+        return [returned for _, returned in self._problem.engine.map(work, self._slices)]
 
     def _each(self, work: Any, parts: Any) -> None:
         for _ in self._problem.engine.map(work, parts):

@@ -63,7 +63,7 @@ class Preconditioner:
 
 
 def block_bytes(n_features: int, n_classes: int) -> int:
-    """Return the bytes that a preconditioner of a step over so many features takes beside its diagonal."""
+    """Return the bytes of a preconditioner of a step over so many features, excluding its diagonal."""
     block = min(n_features, _MOST_FEATURES)
     return 8 * block * (4 * block + _TOGETHER + 3 * n_classes)
 

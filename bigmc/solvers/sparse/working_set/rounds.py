@@ -44,7 +44,7 @@ _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
 #: A violation of alpha makes a gap of the penalty's share in the objective, which is taken for at least this.
 _SMALLEST_SHARE = 0.1
-#: With fewer entries a pass costs nothing: the penalty is the one asked for at once.
+#: With fewer entries a pass costs little: the first penalty is the requested one.
 _FEW_ENTRIES = 10_000
 #: Sweeps between two passes, at most, and Newton steps.
 _INNER_SWEEPS = 1000
@@ -332,7 +332,7 @@ class Rounds:
         return alpha * (state.top / alpha) ** (left / n_stages) if left else alpha
 
     def _above(self, gradients: GradientPass, held: list[Columns], alpha: float) -> list[Columns]:
-        """Return the columns of a pass that have weights or get some at `alpha`, if there is room for all."""
+        """Return the columns of a pass that have weights or get some at `alpha`, if all fit."""
         weighted = self.state.coef.slots(gradients.features) >= 0
         excess = np.where(weighted, np.inf, gradients.violations - (alpha - self._problem.alpha))
         wanted = excess > 0
