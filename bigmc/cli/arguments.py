@@ -148,7 +148,7 @@ class _Declared:
         shown: Any = option.shown if option.shown is not None else is_given
         if default is None and isinstance(self.default, str):
             shown = self.default
-        more: dict[str, Any] = {"default": default} if is_given else {"required": True}
+        more: Mapping[str, Any] = {"default": default} if is_given else {"required": True}
         return click.Option(
             [self.name, *self._flags(default)],
             type=self._type(),

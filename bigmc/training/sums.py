@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,7 +72,7 @@ def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> 
     return Sum(tuple(fields["weights"]), Trial.from_dict(fields["trial"]), fields["gain"])
 
 
-def _added_up(search: Search, linear: Trial, boosting: Boosting) -> dict[str, Any]:
+def _added_up(search: Search, linear: Trial, boosting: Boosting) -> Mapping[str, Any]:
     """Return the fields of a sum for JSON."""
     rows, boosted = search.validation, boosting.trial
     scores = [rows.scores(linear.candidate), boosting.scores()]
