@@ -86,7 +86,7 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
     spec = FeatureSpec.from_dict(model.feature_spec)
     if spec.hasher is None:
         return []
-    if len(spec.text) != 1 or spec.categorical or spec.numeric or spec.dense:
+    if len(spec.text) != 1 or spec.categorical or spec.numeric or spec.numbers:
         raise ModelError("the model needs several columns, or other ones than text", _CURE)
     hasher = HashingVectorizer(
         analyzer=spec.hasher.analyzer,

@@ -37,6 +37,10 @@ MOST_LOSS, WORTH_IT = 2.0, 0.5
 """What a difference of log loss counts at most; and the sum of both from which on the later of two candidates
 is the better one."""
 
+MOST_PASSES = 30
+"""Passes over the samples at most. Most trials take fewer than ten; on tables that hinges nearly separate the
+objective is next to nothing, and a gap of a tenth of it takes hundreds, which change no label."""
+
 _KNOWN = WEIGHTINGS | TABLE_WEIGHTINGS
 
 
@@ -73,6 +77,7 @@ class Candidate:
             "loss": self.loss,
             "fit_intercept": True,
             "tol": 0.1,
+            "max_passes": MOST_PASSES,
         }
 
     def __str__(self) -> str:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import bigmc
-from bigmc.errors import DataError
+from bigmc import api
+from bigmc.errors import BigmcError, DataError
 from bigmc.ingestion.columns.date_columns import as_dates, part_names
 
 TIMES = [
@@ -107,3 +108,16 @@ def test_missing_dates_are_filled_and_no_dates_are_bad_rows(tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(DataError, match="'when' is not a date"):
         bigmc.ingest(tmp_path / "t.csv", tmp_path / "c", missing="fill", **options)
+
+
+def test_dates_are_appended_and_models_of_text_and_dates_are_no_pipelines_of_texts(tmp_path):
+    table = rows(60).assign(text="a word")
+    table.to_parquet(tmp_path / "t.parquet")
+    options = {"text": "text", "date": "when", "label": "label", "split": {"train": 1.0}}
+    bigmc.ingest(tmp_path / "t.parquet", tmp_path / "d", **options)
+    rows(40, seed=1).assign(text="another").to_parquet(tmp_path / "more.parquet")
+    grown = bigmc.ingest(tmp_path / "more.parquet", tmp_path / "d", append=True)
+    assert grown.n_samples == 100
+    bigmc.train("sparse", tmp_path / "d", to=tmp_path / "m", alpha=0.0, ridge=0.1)
+    with pytest.raises(BigmcError, match="several columns"):
+        api.to_sklearn(tmp_path / "m")

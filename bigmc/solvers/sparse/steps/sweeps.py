@@ -37,7 +37,7 @@ _DAMPING, _DAMPING_FACTOR, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 4.0, 1e-4, 1e6
 _SHORT_STEP = 0.25
 #: With fewer entries a sweep costs less than what a Newton step begins with: so many sweeps come first.
 _NEWTON_ENTRIES = 10_000
-_SWEEPS_FIRST = 100
+_SWEEPS_FIRST = 10
 #: Sweeps at the end over the columns that still violate: mostly a few that nearly all samples have, to which
 #: every other step does something, and by which the lower bound goes. They move the objective hardly at all,
 #: so that together they look at no more than twice the entries of all columns.
