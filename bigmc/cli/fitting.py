@@ -57,7 +57,9 @@ class Fit(Working, RawOptions):
     ngrams: tuple[int, int] | None = option(
         None, "Shortest and longest n-gram, like 1-2.", parse=parse_ngrams
     )
-    hash_bits: int | None = option(None, "Hash to 2^BITS buckets; by default 18 or 20.")
+    hash_bits: int | None = option(
+        None, "Hash to 2^BITS buckets; by default 18 or 20, fewer with little memory."
+    )
     time: str | None = option(None, "Try no other settings after so long, like 90s, 5m or 1h.")
     max_features: int | None = option(
         None, "Features that the model may have; by default texts keep as few as lose no accuracy."
