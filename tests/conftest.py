@@ -8,7 +8,7 @@ from pkgutil import walk_packages
 import pytest
 
 import bigmc.kernels
-from bigmc.kernels.compile_server import compile_elsewhere
+from bigmc.kernels import compile_server
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -39,7 +39,11 @@ def without_waiting_for_the_disk():
 
 @pytest.fixture(autouse=True, scope="session")
 def kernels_are_compiled_once():
-    """Let a process of its own compile kernels, as commands do: workers that miss the same one share it."""
+    """Let a process of its own compile kernels, as commands do: workers that miss the same one share it.
+
+    It stays until the end: a new one compiles anew what kernels have in common.
+    """
     for module in walk_packages(bigmc.kernels.__path__, f"{bigmc.kernels.__name__}."):
         import_module(module.name)
-    compile_elsewhere()
+    compile_server.IDLE_SECONDS = 600.0
+    compile_server.compile_elsewhere()

@@ -87,8 +87,8 @@ def truth_of(dataset, split="test"):
 
 def matrices(n=120, d=12, m=5, seed=1):
     generator = np.random.default_rng(seed)
-    X = generator.standard_normal((n, d)).astype(np.float32)
-    Y = (X @ generator.standard_normal((d, m)) + generator.standard_normal((n, m)) > 0.8).astype(int)
+    X = np.round(3 * generator.standard_normal((n, d)))
+    Y = (X / 3 @ generator.standard_normal((d, m)) + generator.standard_normal((n, m)) > 0.8).astype(int)
     return X, Y
 
 

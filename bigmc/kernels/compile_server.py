@@ -207,7 +207,7 @@ class _Child:
     @classmethod
     def started(cls) -> _Child:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__],
+            [sys.executable, "-P", "-m", __name__, str(IDLE_SECONDS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -254,13 +254,16 @@ def _compile_in_child(function: Any, sig: Any) -> bool:
     return _child.compiles(request)
 
 
-def serve() -> None:
-    """Compile what comes, one after the other; an error ends the process, which is the answer."""
+def serve(idle_seconds: float) -> None:
+    """Compile what comes, one after the other; an error ends the process, which is the answer.
+
+    It also ends when so many seconds have passed without a request.
+    """
     gc.freeze()  # what is imported stays
     gc.set_threshold(*GARBAGE_OBJECTS)
     answers = os.dup(1)
     os.dup2(2, 1)  # what compiling prints is no answer
-    while select([sys.stdin], [], [], IDLE_SECONDS)[0]:
+    while select([sys.stdin], [], [], idle_seconds)[0]:
         try:
             module, name, sig = pickle.load(sys.stdin.buffer)  # from the process that started this one
         except EOFError:
@@ -272,4 +275,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(float(sys.argv[1]))

@@ -99,7 +99,7 @@ def _add_up(values: np.uint64, count: Any) -> Any:
 
 
 @inlined_kernel
-def _eight_digits(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]:
+def eight_digits(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]:
     """Return the number that up to eight digits from ``at`` on are, and how many.
 
     None are found where they go on beyond ``end``, or fewer than eight bytes are left in the buffer.
@@ -117,7 +117,7 @@ def _eight_digits(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]
 @inlined_kernel
 def _parse_index(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any, Any]:
     """Parse digits; the index, or one above 2**40, where it ends, and whether there is a digit."""
-    index, digits = _eight_digits(data, at, end)
+    index, digits = eight_digits(data, at, end)
     at += digits
     if digits == 0 or digits == 8:
         while at < end and data[at] >= 48 and data[at] <= 57:
@@ -171,7 +171,7 @@ def _parse_number(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any,
     if at < end and (data[at] == 43 or data[at] == 45):
         negative = data[at] == 45
         at += 1
-    mantissa, digits = _eight_digits(data, at, end)
+    mantissa, digits = eight_digits(data, at, end)
     at += digits
     power = np.int64(0)
     behind = np.int64(0)
@@ -186,7 +186,7 @@ def _parse_number(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any,
         elif byte == 46 and behind == 0:
             behind = np.int64(1)
             if mantissa < _ROOM_FOR_EIGHT:
-                more, count = _eight_digits(data, at + 1, end)
+                more, count = eight_digits(data, at + 1, end)
                 mantissa = mantissa * _TENS[count] + more
                 digits += count
                 power -= count
@@ -215,7 +215,7 @@ def _parse_number(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any,
 
 
 @inlined_kernel
-def _flag_label(data: NDArray[np.uint8], start: Any, end: Any) -> tuple[Any, Any]:
+def flag_label(data: NDArray[np.uint8], start: Any, end: Any) -> tuple[Any, Any]:
     """Return what is wrong with a label, and where it ends."""
     at, flag = start, 0
     while at < end and data[at] > 32 and data[at] != 35:
@@ -289,7 +289,7 @@ def describe_svmlight(
     """
     for i in range(starts.shape[0]):
         end = ends[i]
-        flag, at = _flag_label(data, starts[i], end)
+        flag, at = flag_label(data, starts[i], end)
         first, last = np.int64(1) << 62, np.int64(-1)
         while at < end and data[at] != 35:
             if data[at] <= 32:
@@ -338,7 +338,7 @@ def parse_svmlight(
     rows.indptr[0] = 0
     for i in range(starts.shape[0]):
         end = ends[i]
-        flag, at = _flag_label(data, starts[i], end)
+        flag, at = flag_label(data, starts[i], end)
         rows.labels[k], _, all_exact = _parse_number(data, starts[i], end)
         first, last = np.int64(1) << 62, np.int64(-1)
         n = rows.indptr[k]
@@ -347,6 +347,7 @@ def parse_svmlight(
                 at += 1
                 continue
             index, at, wrong = _flag_index(data, at, end, last)
+            flag |= wrong
             if wrong & ~NOT_INCREASING == 0:
                 first, last = min(first, index), max(last, index)
                 rows.indices[n] = index - base
@@ -354,10 +355,12 @@ def parse_svmlight(
                 if not exact:
                     number, behind, exact = _parse_number(data, at + 1, end)
                 rows.values[n], at = number, behind
-                all_exact &= exact
                 n += 1
+                if exact:  # nothing of the token is left
+                    continue
+                all_exact = False
             more, at = _flag_rest(data, at, end)
-            flag |= wrong | more
+            flag |= more
         described.smallest[i], described.largest[i], described.flags[i] = first, last, flag
         if flag & ~FRACTIONAL_LABEL == 0 and first >= base and last - base < n_features:
             rows.record[k], rows.odd[k] = i, not all_exact

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine, Resources, ThreadEngine
 from bigmc.errors import DataError
@@ -74,14 +72,15 @@ def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
     rows, context = weighted(samples, candidate), RunContext(ThreadEngine())
     try:
         check_memory(learner.solver_run(rows, None, limits.memory, context))
-    except MemoryLimitError:
-        with suppress(MemoryLimitError):
+    except MemoryLimitError as error:
+        try:
             check_memory(learner.solver_run(rows, None, in_memory, context))
-            raise  # chunks of the rows work with less than all at once
-        raise MemoryLimitError(
-            f"training with all rows in memory takes {format_bytes(in_memory)}",
-            f"give --memory {-(-in_memory // 10**6)}MB or more",
-        ) from None
+        except MemoryLimitError:
+            raise MemoryLimitError(
+                f"training with all rows in memory takes {format_bytes(in_memory)}",
+                f"give --memory {-(-in_memory // 10**6)}MB or more",
+            ) from None
+        raise error from None  # blocks or chunks of the rows work with less than all at once
 
 
 def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, Model]:

@@ -34,6 +34,15 @@ def works_at_once(run, small=64):
     return run(needed)
 
 
+def model_of_short_texts(folder, **options):
+    """Train a model: of long texts counts would take four bytes, for which kernels are compiled anew."""
+    texts = pa.table({"text": ["short", "a word"], "label": list("ab")})
+    options |= {"text": "text", "label": "label", "split": {"train": 1.0}}
+    api.ingest(texts, folder / "short.bigmc", **options)
+    api.train("sparse", folder / "short.bigmc", folder / "m.model", alpha=1e-3, max_passes=1)
+    return folder / "m.model"
+
+
 def test_a_record_too_long_for_the_limit(tmp_path):
     long = '"' + "a word\n" * 430_000 + '"'
     (tmp_path / "t.csv").write_text("text,label\nshort,a\n" + f"{long},b\n" + "short,b\nlast,a\n")
@@ -50,8 +59,7 @@ def test_a_record_too_long_for_the_limit(tmp_path):
         )
 
     assert works_at_once(run).n_samples == 4
-    model = tmp_path / "m.model"
-    api.train("sparse", tmp_path / "d.bigmc", model, alpha=1e-3, max_passes=2)
+    model = model_of_short_texts(tmp_path)
 
     def predict(megabytes):
         to = tmp_path / "p.parquet"
@@ -190,7 +198,7 @@ def test_the_longest_text_of_a_parquet_file_is_named_not_the_first_long_one(tmp_
         return api.ingest(tmp_path / "t.parquet", tmp_path / "d.bigmc", **options, **limits)
 
     assert works_at_once(run, 56).n_samples == 6
-    api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, max_passes=1)
+    model_of_short_texts(tmp_path, hash_bits=10)
 
     def predict(megabytes):
         limits = {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(1)}

@@ -11,6 +11,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.readers import text_parts
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", **options):
@@ -130,6 +131,44 @@ def test_extent_is_that_of_all_files(tmp_path):
         everything(tmp_path, n_features=3)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_extent_is_that_of_the_good_records_whatever_is_between_them(tmp_path, seed, monkeypatch):
+    """Records are described only where they may widen the range: against all of them, read by Python."""
+    monkeypatch.setattr(text_parts, "_SCAN_BYTES", 200)
+    rng = np.random.default_rng(seed)
+    ends = ["", " ", "\t", " # 3:9 400:1", " 2:1", " 5:x", " nan", ":1", " +700:1", " 000003001:1"]
+    lines = []
+    for size in rng.integers(0, 6, 300):
+        indices = np.unique(1 + rng.zipf(1.4, size) % 3000)
+        if rng.random() < 0.1:
+            rng.shuffle(indices)
+        label = rng.choice(["1", "-1", "+2", "1,2", "3:1", "0.5" if seed % 2 else "4"])
+        end = rng.choice(ends, p=[0.8] + [0.2 / 9] * 9)
+        lines.append(" ".join([label, *(f"{j}:{j % 7}" for j in indices)]) + end)
+    # The largest index, maybe before a comment or with a sign, and larger ones in records that are bad.
+    widest = ["1 1:1 3456:1", "1 1:1 3456:1 # 7:1", "1 1:1 +3456:1"][seed % 3]
+    fill = 40 * ["1 1:1 7:1"]
+    lines += [*fill, widest, *fill, "4 0:1 5:1" if seed % 2 else "4 1:1"]
+    lines += [*fill, "1 9999:1 5:1", "1 2:1 x 9998:1", "1 2:1 9997:1 9997:1", "1,2 9996:1", *fill]
+    lines += ["2.5 1:1 7:1", *fill] if seed == 4 else []
+    (tmp_path / "t.svm").write_text("\n".join(lines) + "\n")
+    found, whole = [], True
+    for line in lines:
+        label, *entries = line.split("#")[0].split()
+        try:
+            those = [int(entry.partition(":")[0]) for entry in entries if ":" in entry]
+        except ValueError:
+            continue
+        if len(those) < len(entries) or "," in label or ":" in label or sorted(set(those)) != those:
+            continue
+        found += those
+        whole &= label.lstrip("+-").isdecimal()
+    [part] = scan(expand_sources(tmp_path / "t.svm"))
+    base = 0 if min(found) == 0 else 1
+    expected = {"first_index": base, "n_features": max(found) + 1 - base, "whole_labels": whole}
+    assert part.options == expected
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -168,10 +207,16 @@ def test_bad_lines_stop_the_run_or_are_set_aside(tmp_path, line, reason):
         assert [(r.line, r.row, r.raw) for b in batches for r in b.rejects] == [(12, 10, line)]
 
 
-def test_query_ids_are_refused_at_once(tmp_path):
+def test_query_ids_are_refused_at_once(tmp_path, monkeypatch):
     path = tmp_path / "t.svm"
     path.write_text("1 1:1\n1 qid:3 1:1\n")
     with pytest.raises(DataError, match=r"t\.svm:2: query ids"):
+        scan(expand_sources(path))
+    monkeypatch.setattr(text_parts, "_SCAN_BYTES", 200)
+    path.write_text(
+        100 * "1 1:1 7:1\n" + "1 1:1 qid:3 7:1\n" + 9 * "1 1:1\n"
+    )  # in a chunk that says nothing else
+    with pytest.raises(DataError, match=r"t\.svm:101: query ids"):
         scan(expand_sources(path))
 
 

@@ -149,7 +149,7 @@ def test_a_child_compiles_until_it_or_its_process_ends(tmp_path: Path) -> None:
 
 
 def test_a_child_without_work_ends() -> None:
-    idle = "from bigmc.kernels import compile_server as cold; cold.IDLE_SECONDS = 0.1; cold.serve()"
+    idle = "from bigmc.kernels.compile_server import serve; serve(0.1)"
     root = str(Path(bigmc.__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": root}
     with subprocess.Popen([sys.executable, "-c", idle], env=env, stdin=subprocess.PIPE) as child:

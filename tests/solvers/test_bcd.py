@@ -15,6 +15,7 @@ from instances import (
     fista,
     instance,
     loss_and_gradient,
+    whole_instance,
 )
 from sklearn.datasets import load_digits
 from sparse_runs import solve
@@ -29,12 +30,17 @@ LIMIT = 10**9
 CASES = [(name, k) for name in OPTIMA for k in range(3)]
 
 
+def samples(name):
+    """Values, in whole numbers but for one instance, labels, and the factor of alpha for the optima."""
+    return (*instance(name), 1) if name == "iris" else whole_instance(name)
+
+
 def chunked(name):
-    """Return an instance in three shards, and the bytes of a chunk of about a quarter of it."""
-    X, y = instance(name)
+    """Return an instance in three shards, bytes of a chunk of a quarter of it, and the factor of alpha."""
+    X, y, unit = whole_instance(name)
     dataset = dataset_of(X, y, N_CLASSES[name], shard_rows=-(-len(y) // 3))
     entries = dataset.nnz * (2 + dataset.dtype.itemsize)
-    return dataset, (entries + len(y) * 160) // 3 + 136 * dataset.n_features
+    return dataset, (entries + len(y) * 160) // 3 + 136 * dataset.n_features, unit
 
 
 class Memory:
@@ -74,8 +80,9 @@ def bits(solution):
 
 @pytest.mark.parametrize(("name", "k"), CASES)
 def test_reference_optima_in_memory(name, k):
-    X, y = instance(name)
-    found = solve(dataset_of(X, y, N_CLASSES[name]), alpha=ALPHAS[k], memory_limit=LIMIT, tol=1e-9)
+    X, y, unit = samples(name)
+    alpha = unit * ALPHAS[k]
+    found = solve(dataset_of(X, y, N_CLASSES[name]), alpha=alpha, memory_limit=LIMIT, tol=1e-9)
     assert found.converged
     assert found.certificate.gap <= 1e-9
     assert abs(found.objective - OPTIMA[name][k]) < 1e-8
@@ -83,7 +90,7 @@ def test_reference_optima_in_memory(name, k):
     W = np.zeros((X.shape[1], N_CLASSES[name]))
     W[found.features] = found.coef
     loss = loss_and_gradient(X, y, W, 0, np.ones(len(y)))[0]
-    assert loss + ALPHAS[k] * np.linalg.norm(W, axis=1).sum() == pytest.approx(found.objective, rel=1e-12)
+    assert loss + alpha * np.linalg.norm(W, axis=1).sum() == pytest.approx(found.objective, rel=1e-12)
     for entry in found.history:
         assert entry["lower"] <= OPTIMA[name][k] + 1e-11
         assert entry["objective"] >= OPTIMA[name][k] - 1e-11
@@ -93,10 +100,10 @@ def test_reference_optima_in_memory(name, k):
 
 @pytest.mark.parametrize(("name", "k"), [("iris", 0), ("digits", 0), ("arith", 0), ("arith", 2)])
 def test_constant_steps(name, k):
-    X, y = instance(name)
+    X, y, unit = samples(name)
     found = solve(
         dataset_of(X, y, N_CLASSES[name]),
-        alpha=ALPHAS[k],
+        alpha=unit * ALPHAS[k],
         memory_limit=LIMIT,
         tol=1e-8,
         step="constant",
@@ -109,10 +116,9 @@ def test_constant_steps(name, k):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "k"), [("iris", 0), ("digits", 0)])
 def test_in_chunks(name, k):
-    dataset, chunk_bytes = chunked(name)
-    found = solve(
-        dataset, alpha=ALPHAS[k], chunk_bytes=chunk_bytes, memory_limit=LIMIT, tol=1e-4, max_passes=500
-    )
+    dataset, chunk_bytes, unit = chunked(name)
+    limits = {"memory_limit": LIMIT, "tol": 1e-4, "max_passes": 500}
+    found = solve(dataset, alpha=unit * ALPHAS[k], chunk_bytes=chunk_bytes, **limits)
     assert found.plan is None
     assert found.certificate.gap <= 1e-4
     assert found.objective == pytest.approx(OPTIMA[name][k], rel=1e-4)
@@ -161,30 +167,31 @@ def test_starting_on_a_sample_and_resuming_gives_the_same_bits(n_workers):
 
 @pytest.mark.parametrize("name", list(LAMBDA_MAX))
 def test_weights_vanish_exactly_from_lambda_max_on(name):
-    dataset = dataset_of(*instance(name), N_CLASSES[name])
-    above = solve(dataset, alpha=LAMBDA_MAX[name] * (1 + 1e-9), memory_limit=LIMIT, tol=1e-9)
+    X, y, unit = samples(name)
+    dataset, largest = dataset_of(X, y, N_CLASSES[name]), unit * LAMBDA_MAX[name]
+    above = solve(dataset, alpha=largest * (1 + 1e-9), memory_limit=LIMIT, tol=1e-9)
     assert len(above.features) == 0
     assert above.objective == dataset.n_classes - 1
     assert above.certificate.gap < 1e-12
-    below = solve(dataset, alpha=LAMBDA_MAX[name] * (1 - 1e-4), memory_limit=LIMIT, tol=1e-12, max_passes=20)
+    below = solve(dataset, alpha=largest * (1 - 1e-4), memory_limit=LIMIT, tol=1e-12, max_passes=20)
     assert len(below.features) > 0
 
 
 @pytest.mark.parametrize("name", ["iris", "arith"])
 def test_intercept_is_optimal_and_bounded(name):
-    X, y = instance(name)
+    X, y, unit = samples(name)
     dataset = dataset_of(X, y, N_CLASSES[name])
-    found = solve(dataset, alpha=0.05, memory_limit=LIMIT, tol=1e-8, fit_intercept=True)
-    optimum = fista(X, y, N_CLASSES[name], 0.05, intercept=True)
+    found = solve(dataset, alpha=0.05 * unit, memory_limit=LIMIT, tol=1e-8, fit_intercept=True)
+    optimum = fista(X / unit, y, N_CLASSES[name], 0.05, intercept=True)
     assert found.converged
     assert found.objective == pytest.approx(optimum, abs=1e-7)
     assert all(entry["lower"] <= optimum + 1e-9 for entry in found.history)
 
 
 def test_two_classes():
-    X, y = instance("arith")
-    found = solve(Dataset.from_arrays(X, y % 2), alpha=0.05, memory_limit=LIMIT, tol=1e-8)
-    assert found.objective == pytest.approx(fista(X, y % 2, 2, 0.05), abs=1e-7)
+    X, y, unit = samples("arith")
+    found = solve(Dataset.from_arrays(X, y % 2), alpha=0.05 * unit, memory_limit=LIMIT, tol=1e-8)
+    assert found.objective == pytest.approx(fista(X / unit, y % 2, 2, 0.05), abs=1e-7)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -213,9 +220,9 @@ def test_scales_are_applied_as_scikit_learn_does():
 @pytest.mark.slow
 @pytest.mark.parametrize(("intercept", "chunks"), [(False, False), (False, True), (True, True)])
 def test_stop_and_resume_at_every_checkpoint_gives_the_same_bits(intercept, chunks):
-    dataset, chunk_bytes = chunked("arith")
+    dataset, chunk_bytes, unit = chunked("arith")
     options = {
-        "alpha": 0.01, "memory_limit": LIMIT, "tol": 1e-6, "fit_intercept": intercept,
+        "alpha": 0.01 * unit, "memory_limit": LIMIT, "tol": 1e-6, "fit_intercept": intercept,
         "chunk_bytes": chunk_bytes if chunks else None,
     }  # fmt: skip
     kept = Memory()
@@ -232,35 +239,31 @@ def test_stop_and_resume_at_every_checkpoint_gives_the_same_bits(intercept, chun
     for saved in resumed:
         assert bits(solve(dataset, checkpoint=Memory(saved), **options)) == bits(whole)
     with pytest.raises(ModelError, match="alpha"):
-        solve(dataset, checkpoint=Memory(kept.saved[0]), **(options | {"alpha": 0.02}))
+        solve(dataset, checkpoint=Memory(kept.saved[0]), **(options | {"alpha": 0.02 * unit}))
 
 
 def test_a_checkpoint_of_another_version_is_refused():
-    dataset, _ = chunked("arith")
+    dataset, _, unit = chunked("arith")
     memory = Memory()
-    solve(dataset, alpha=0.1, memory_limit=LIMIT, checkpoint=memory)
+    solve(dataset, alpha=0.1 * unit, memory_limit=LIMIT, checkpoint=memory)
     meta, arrays = memory.saved[0]
     for old in ({**meta, "version": 0}, {name: meta[name] for name in meta if name != "version"}):
         with pytest.raises(ModelError, match="another version of bigmc; remove it"):
-            solve(dataset, alpha=0.1, memory_limit=LIMIT, checkpoint=Memory((old, arrays)))
+            solve(dataset, alpha=0.1 * unit, memory_limit=LIMIT, checkpoint=Memory((old, arrays)))
 
 
 def test_the_number_of_workers_does_not_matter():
-    dataset, chunk_bytes = chunked("digits")
-    runs = [
-        solve(
-            dataset, alpha=0.05, memory_limit=LIMIT, tol=1e-6, chunk_bytes=chunk_bytes, engine=ThreadEngine(n)
-        )
-        for n in (1, 2)
-    ]
+    dataset, chunk_bytes, unit = chunked("digits")
+    options = {"alpha": 0.05 * unit, "memory_limit": LIMIT, "tol": 1e-6, "chunk_bytes": chunk_bytes}
+    runs = [solve(dataset, engine=ThreadEngine(n), **options) for n in (1, 2)]
     assert bits(runs[0]) == bits(runs[1])
 
 
 @pytest.mark.slow
 def test_single_precision_scores(monkeypatch):
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)
-    X, y = instance("digits")
-    found = solve(Dataset.from_arrays(X, y), alpha=0.01, memory_limit=LIMIT, tol=1e-4)
+    X, y, unit = samples("digits")
+    found = solve(Dataset.from_arrays(X, y), alpha=0.01 * unit, memory_limit=LIMIT, tol=1e-4)
     assert found.plan.score_dtype == np.float32
     optimum = OPTIMA["digits"][1]
     assert found.certificate.lower <= optimum <= found.objective * (1 + 1e-6)
@@ -268,14 +271,14 @@ def test_single_precision_scores(monkeypatch):
 
 
 def test_too_little_memory_is_refused_with_figures():
-    dataset, _ = chunked("digits")
+    dataset, _, _ = chunked("digits")
     with pytest.raises(MemoryLimitError, match=r"sums per class.*give --memory"):
         solve(dataset, alpha=0.1, memory_limit=20_000)
 
 
 def test_pass_limit_stops_without_converging():
-    X, y = instance("digits")
-    found = solve(Dataset.from_arrays(X, y), alpha=0.001, memory_limit=LIMIT, tol=1e-9, max_passes=2)
+    X, y, unit = samples("digits")
+    found = solve(Dataset.from_arrays(X, y), alpha=0.001 * unit, memory_limit=LIMIT, tol=1e-9, max_passes=2)
     assert not found.converged
     assert found.n_passes <= 2
     assert found.certificate.gap > 1e-9
@@ -309,7 +312,7 @@ def test_a_round_tells_how_far_it_is():
     )  # of all: with fewer than 10,000 entries there are sweeps first, without Newton steps
     seen = []
     found = solve(
-        Dataset.from_arrays(data.data / 16, data.target), alpha=0.001, tol=1e-6, memory_limit=10**8,
+        Dataset.from_arrays(data.data, data.target), alpha=0.016, tol=1e-6, memory_limit=10**8,
         progress=lambda p: seen.append(dict(p.facts)),
     )  # fmt: skip
     assert [facts for facts in seen if facts in found.history] == found.history

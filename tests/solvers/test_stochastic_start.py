@@ -187,8 +187,10 @@ def test_stored_zeros_move_nothing(loss):
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_units_of_the_features_do_not_matter(factor):
     """Without a penalty to speak of, weights times units stay the same."""
-    X, dataset = made(dtype=np.float32)
-    scaled = Dataset.from_arrays((X * np.float32(factor)).tocsr(), dataset.labels(), shard_rows=700)
+    X, dataset = made()
+    scaled = Dataset.from_arrays(
+        (X.astype(np.float32) * np.float32(factor)).tocsr(), dataset.labels(), shard_rows=700
+    )
     found = []
     for data, alpha in ((dataset, 1e-9), (scaled, 1e-9 * factor)):
         task = replace(task_of(data), alpha=alpha)
@@ -305,3 +307,18 @@ def test_with_little_memory_frequent_features_and_some_samples_take_part():
     started, n_bytes = first_weights(dataset, replace(ROOMY, free_bytes=75_000))
     assert n_bytes == dataset.nnz * 3
     assert len(started.coef.features) > 20
+
+
+def test_chunks_start_from_steps_along_their_samples():
+    """Where memory has no space for samples of whole shards: the first weights are near the optimum."""
+    _, dataset = made(n=12_000)
+    best = solve(dataset, alpha=2e-2, tol=1e-6, memory_limit=1 << 30, loss="log_loss")
+    assert plan_read(task_of(dataset), PLAN, dataset.column_nnz()) is None
+    seen = []
+    _, certificate = run(dataset, PLAN, loss="log_loss", progress=seen.append)
+    first = [step for step in seen if step.stage == "first weights"]
+    assert [step.done for step in first] == list(range(first[0].total))
+    assert first[0].total > 3
+    objective = next(step.facts["objective"] for step in seen if "objective" in step.facts)
+    assert best.objective <= objective * (1 + 1e-9) <= 1.02 * best.objective < 0.9 * np.log(5)
+    assert certificate.lower <= best.certificate.upper * (1 + 1e-9)

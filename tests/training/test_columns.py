@@ -227,3 +227,19 @@ def test_missing_texts_are_refused_unless_they_may_be_filled(tmp_path):
     for missing in ({}, {"missing": "keep", "dense": "size"}):
         with pytest.raises(DataError, match="column 'note' is missing"):
             bigmc.ingest(frame, to=tmp_path / "d", label="label", text="note", **missing)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"c;y\nred;p\nblue;q\n", "--delimiter ';'"),
+        (b"c\ty\nred\tp\nblue\tq\n", "--delimiter tab"),
+        ("c,y\ncafé,p\nnaïve,q\n".encode("latin-1"), "--encoding latin-1"),
+        (b"y\np\nq\n", "no column is left to learn from"),
+        (b"c,y\n", "the source has no rows"),
+    ],
+)
+def test_tables_that_cannot_be_read_say_what_would_help(tmp_path, content, message):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        bigmc.fit(str(tmp_path / "t.csv"), tmp_path / "m", label="y")

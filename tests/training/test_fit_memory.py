@@ -9,7 +9,9 @@ import scipy.sparse
 import bigmc
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
+from bigmc.store.dataset import Dataset
 from bigmc.training import validation
+from bigmc.training.best_model import check_ridge_memory
 from bigmc.training.ridges import Ridges
 from bigmc.training.search import Search
 from bigmc.training.validation import Limits, Validation
@@ -52,3 +54,14 @@ def test_with_little_memory_the_search_reads_fewer_rows(dataset, monkeypatch):
     assert 1000 <= tight.n_rows < train.n_samples
     assert tight.descends_duals
     assert Ridges.memory(tight.sample) <= needed
+
+
+def test_a_refusal_names_what_blocks_of_rows_take_not_all_rows():
+    generator = np.random.default_rng(0)
+    X = scipy.sparse.random_array((60_000, 5000), density=0.01, rng=generator, format="csr")
+    data = Dataset.from_arrays(X, generator.integers(0, 20, 60_000), shard_rows=6000)
+    with pytest.raises(MemoryLimitError) as refused:
+        check_ridge_memory(data, Limits(16 * 10**6))
+    named = int(re.search(r"(\d+)MB", str(refused.value).split("give")[1])[1]) * 10**6
+    assert named < 0.7 * Ridges.memory(data)
+    check_ridge_memory(data, Limits(named))

@@ -128,7 +128,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     Raises
     ------
     DataError
-        If a named column is missing, or no column can be learned from.
+        If a named column is missing, no row can be read, or no column can be learned from.
     """
     items = source if isinstance(source, list | tuple) else [source]
     if any(is_stream(item) or (isinstance(item, str) and is_pipe(item)) for item in items):
@@ -171,10 +171,11 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     others = {*columns_of(options.get("keep")), options.get("label"), options.get("group")}
     others.add(options.get("weight"))
     columns: dict[str, _Column] = {}
-    n_rows = 0
+    n_rows, rejects = 0, []
     hints = ReadHints(missing=True, columns=None if wanted is None else tuple(wanted))
     for part in scan(sources, hints=hints):
         for batch in read(part, ReadRequest(wanted, on_bad_row="quarantine"), sources=sources):
+            rejects += batch.rejects[:1]
             if batch.table is None:
                 continue
             for name in batch.table.column_names:
@@ -183,6 +184,8 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
             n_rows += batch.table.num_rows
             if n_rows >= SAMPLE_ROWS:
                 return list(columns.values())
+    if not n_rows:
+        raise rejects[0].error() if rejects else DataError("the source has no rows", "check the path")
     return list(columns.values())
 
 
@@ -196,8 +199,6 @@ def _holds_dates(column: pa.Array) -> bool:
 
 def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ...]:
     """Enter each column under its kind; return the texts."""
-    if not any(column.n_rows for column in columns):
-        raise DataError("the source has no rows", "check the path")
     useful = [column for column in columns if column.is_useful]
     dates = tuple(column.name for column in useful if column.is_date)
     useful = [column for column in useful if not column.is_date]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -224,6 +225,9 @@ def check_count(part: Part, n_rows: int) -> None:
         )
 
 
+_OTHER_DELIMITER = re.compile(r"[\t;|]")
+
+
 def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -> None:
     """Refuse columns that a source has not, or has twice."""
     counts = Counter(available)
@@ -236,6 +240,10 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
         listed = ", ".join(available[:30]) + (", …" if len(available) > 30 else "")
         near = difflib.get_close_matches(name, available, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
+        other = _OTHER_DELIMITER.search(available[0]) if len(available) == 1 else None
+        if other:
+            given = "tab" if other.group() == "\t" else f"'{other.group()}'"
+            hint = f"say what is between the fields: --delimiter {given}; "
         raise DataError(f"{path}: no column {name!r}", f"{hint}the columns are: {listed}")
 
 

@@ -16,6 +16,7 @@ from bigmc.ingestion.readers.matrices import bad_entries
 from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat
 from bigmc.ingestion.sources.source import Source
 from bigmc.kernels import svmlight as kernels
+from bigmc.kernels.svmlight_survey import Extent, find_wider
 from bigmc.store.shards.csr import Rows
 
 _WRONG = {
@@ -31,44 +32,46 @@ _BAD = sum(_WRONG)
 _NONE = np.int64(1) << 62
 
 
-def _undescribed(chunk: Chunk) -> kernels.Description:
-    n = len(chunk.starts)
+def _undescribed(n_records: int) -> kernels.Description:
+    n = n_records
     return kernels.Description(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8))
 
 
-class _Extent(Survey):
+class _RangeSurvey(Survey):
     """The extreme indices of all records, and whether all labels are whole."""
 
     def __init__(self, hints: ReadHints) -> None:
         self._hints = hints
-        self._smallest = int(_NONE)
-        self._largest = -1
-        self._whole_labels = True
+        self._known = Extent(int(_NONE), -1, True)
 
     def look(self, chunk: Chunk) -> None:
         """Take in the records of a chunk; bad ones do not count."""
-        smallest, largest, flags = described = _undescribed(chunk)
-        kernels.describe_svmlight(chunk.data, chunk.starts, chunk.ends, described)
+        wider = np.empty(len(chunk.starts), np.int64)
+        wider = wider[: find_wider(chunk.data, chunk.starts, chunk.ends, self._known, wider)]
+        smallest, largest, flags = described = _undescribed(len(wider))
+        kernels.describe_svmlight(chunk.data, chunk.starts[wider], chunk.ends[wider], described)
         fine = (flags & _BAD) == 0
         if (flags & kernels.HAS_QID).any():
-            i = int(np.argmax((flags & kernels.HAS_QID) != 0))
+            i = wider[np.argmax((flags & kernels.HAS_QID) != 0)]
             raise DataError(
                 f"{chunk.path}:{chunk.lines[i]}: {_WRONG[kernels.HAS_QID]}", "remove the qid: tokens"
             )
         if fine.any():
-            self._smallest = min(self._smallest, int(smallest[fine].min()))
-            self._largest = max(self._largest, int(largest[fine].max()))
-            self._whole_labels &= not bool((flags[fine] & kernels.FRACTIONAL_LABEL).any())
+            self._known = Extent(
+                min(self._known.smallest, int(smallest[fine].min())),
+                max(self._known.largest, int(largest[fine].max())),
+                self._known.whole_labels and not (flags[fine] & kernels.FRACTIONAL_LABEL).any(),
+            )
 
     @property
     def options(self) -> Mapping[str, Any]:
         """Return the base of the indices, the number of features, and whether labels are whole."""
         zero_based = self._hints.zero_based
-        base = 1 - int(self._smallest == 0 if zero_based is None else zero_based)
+        base = 1 - int(self._known.smallest == 0 if zero_based is None else zero_based)
         return {
             "first_index": base,
-            "n_features": self._hints.n_features or max(self._largest + 1 - base, 1),
-            "whole_labels": self._whole_labels,
+            "n_features": self._hints.n_features or max(self._known.largest + 1 - base, 1),
+            "whole_labels": self._known.whole_labels,
         }
 
 
@@ -88,7 +91,7 @@ class SvmlightFormat(TextFormat):
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
         """Return what finds the number of features and the base of the indices over all sources."""
-        return _Extent(hints)
+        return _RangeSurvey(hints)
 
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
         """Parse a chunk; malformed records and those with values that are not finite are not."""
@@ -141,7 +144,7 @@ def _parse(part: Part, chunk: Chunk) -> Parsed:
     indptr, labels, values = np.empty(n + 1, np.int64), np.empty(n), np.empty(most)
     record, odd = np.empty(n, np.int64), np.empty(n, np.bool_)
     rows = kernels.SvmlightRows(indptr, np.empty(most, np.int32), values, labels, record, odd)
-    described = _undescribed(chunk)
+    described = _undescribed(n)
     kept = kernels.parse_svmlight(chunk.data, chunk.starts, chunk.ends, base, n_features, described, rows)
     wrong: dict[int, str] = {}
     for i in np.flatnonzero(odd[:kept]).tolist():

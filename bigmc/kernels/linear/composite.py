@@ -312,7 +312,8 @@ def project(penalty, team, move, extra, coef, violations):
     n_classes, two_over_n, alpha, _, negligible = move
     whole, step = sums_of(team, 0), crew.step[:n_classes]
     column, sums, ones = whole.work, whole.work.sums, np.ones(n_classes, np.float64)
-    (excess, new), level = np.empty((2, n_classes), np.float64), np.zeros(samples.scores.shape[1], np.float64)
+    excess, new = np.empty(n_classes, np.float64), np.empty(n_classes, np.float64)
+    level = np.zeros(samples.scores.shape[1], np.float64)
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else level

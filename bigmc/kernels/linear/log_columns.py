@@ -36,7 +36,7 @@ def gradient_norms(penalty, columns, samples, level, support, out):
     n_classes, two_over_n, _, _ = level
     slots, coef = support
     total = np.empty(max(n_classes, samples.scores.shape[1]), np.float64)
-    sums, zeros = np.zeros((2, n_classes), np.float64)
+    sums, zeros = np.zeros(n_classes, np.float64), np.zeros(n_classes, np.float64)
     work = np.ones((2, n_classes), np.float64)
     for p in columns.order:
         gradient(columns.positions[p], WHOLE, columns.entries, samples, total)
@@ -123,7 +123,8 @@ def project(penalty, team, move, extra, coef, violations):
     whole, step = sums_of(team, 0), crew.step[:n_classes]
     total, none = whole.total, np.zeros(max(n_classes, samples.scores.shape[1]), np.float64)
     ones = np.ones(n_classes, np.float64)
-    sums, excess, diagonal, new = np.empty((4, n_classes), np.float64)
+    room = np.empty((4, n_classes), np.float64)
+    sums, excess, diagonal, new = room[0], room[1], room[2], room[3]
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else none

@@ -30,7 +30,7 @@ def measure(penalty, level, gradient, row, p, work, out):
     """
     _, _, alpha, ridge = level
     norms, violations, distances = out
-    ones, room = work
+    ones, room = work[0], work[1]
     norms[p] = dual_norm(penalty, gradient)
     violations[p] = violation(penalty, alpha, ridge, row, gradient, ones, room)
     distances[p] = 0.0

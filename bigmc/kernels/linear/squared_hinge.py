@@ -315,7 +315,8 @@ def project(team, move, extra, coef, violations):
     columns, samples, crew = team
     alpha, width = move.alpha, samples.scores.shape[1]
     work, step = sums_of(team, 0), crew.step
-    excess, new, level = np.zeros((3, width), np.float64)
+    room = np.zeros((3, width), np.float64)
+    excess, new, level = room[0], room[1], room[2]
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else level

@@ -56,7 +56,7 @@ _GAINED = 0.7
 #: Samples scored at once.
 _SCORED_ROWS = 1024
 #: Parts of a shard at most: each reads all of it. Some have longer samples than others.
-_MOST_PARTS, _PART_MARGIN = 8, 1.25
+_MOST_PARTS, _PART_MARGIN = 16, 1.25
 _UNKNOWN = Certificate(0.0, math.inf, 1.0)
 
 
