@@ -38,8 +38,8 @@ def _type_equal_bytes(typing: Any, data: Any, at: Any, byte: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, at, byte = arguments
-        found = _load(context, builder, signature.args[0], array, at)
-        equal = builder.icmp_unsigned("==", found, _spread(builder, byte))
+        block = _load(context, builder, signature.args[0], array, at)
+        equal = builder.icmp_unsigned("==", block, _spread(builder, byte))
         return builder.bitcast(equal, ir.IntType(64))
 
     return types.uint64(data, types.int64, types.uint8), generate

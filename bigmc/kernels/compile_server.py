@@ -4,7 +4,7 @@ Compiling takes some 130 MB that a process never gives back. With `compile_elsew
 missing in numba's cache is compiled by a child process for exactly the types it was called with, and
 loaded from the cache. The child stays for the next ones, because to import numba takes longer than most
 kernels; it ends when none has come for some seconds, or this process ends. A warm cache is used as ever.
-Where no cache can be written, or no process be started, the kernel is compiled here.
+Where no cache can be written, or no process started, the process compiles the kernel itself.
 
 Processes that share a cache take turns, by locks on bytes of one file in its folder: of those that miss the
 same kernel one compiles it and the others wait, and its index is written by one at a time. Without that, two
@@ -82,15 +82,15 @@ class _ChildCache(_SharedCache):
     """Numba's cache of one kernel, filled by another process."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled kernel, or None if it must be compiled here."""
-        found = self._loaded(sig, target_context)
-        if found is not None:
-            return found
+        """Return the compiled kernel, or None if this process must compile it."""
+        loaded = self._loaded(sig, target_context)
+        if loaded is not None:
+            return loaded
         with _locked(self.cache_path, f"{self._cache_file._index_name} {sig}"):
-            found = self._loaded(sig, target_context)  # another process may have compiled it meanwhile
-            if found is None and _compile_in_child(self._py_func, sig):
-                found = self._loaded(sig, target_context)
-        return found
+            loaded = self._loaded(sig, target_context)  # another process may have compiled it meanwhile
+            if loaded is None and _compile_in_child(self._py_func, sig):
+                loaded = self._loaded(sig, target_context)
+        return loaded
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:
         # Numba's own `load_overload` first lets the context import all that kernels may be compiled from:
@@ -98,17 +98,17 @@ class _ChildCache(_SharedCache):
         name_runtime()
         with self._guard_against_spurious_io_errors(), _environments_without_modules():
             try:
-                found = self._load_overload(sig, target_context)
+                loaded = self._load_overload(sig, target_context)
             except (AttributeError, ImportError):  # an older version left it, whose types are gone
                 self.flush()
                 return None
-        if found is None:
+        if loaded is None:
             return None
-        if tuple(found.signature.args) != tuple(sig):  # two processes without locks gave a file to both
+        if tuple(loaded.signature.args) != tuple(sig):  # two processes without locks gave a file to both
             self.flush()
             return None
-        _leave_bitcode(found.library, partial(self._bitcode, sig, target_context))
-        return found
+        _leave_bitcode(loaded.library, partial(self._bitcode, sig, target_context))
+        return loaded
 
     def _bitcode(self, sig: Any, target_context: Any) -> bytes:
         """Return LLVM's form of a kernel, from which others are compiled that call it."""
@@ -168,13 +168,13 @@ def _environments_without_modules() -> Iterator[None]:
 
 def _environment(module: str, constants: list[Any], name: str) -> environment.Environment:
     """Return the environment of a name, which is made if there is none yet."""
-    found: environment.Environment | None = environment.lookup_environment(name)
-    if found is None:
-        found = environment.Environment({"__name__": module})
-        found.consts[:] = constants
-        found.env_name = name
-        environment.Environment._memo[name] = found
-    return found
+    known: environment.Environment | None = environment.lookup_environment(name)
+    if known is None:
+        known = environment.Environment({"__name__": module})
+        known.consts[:] = constants
+        known.env_name = name
+        environment.Environment._memo[name] = known
+    return known
 
 
 _equipped: dict[str, int] = {}
@@ -242,7 +242,7 @@ _child: _Child | None = None
 
 
 def _compile_in_child(function: Any, sig: Any) -> bool:
-    """Return whether a child did it. Numba's compiler lock, held here, lets one thread ask at a time."""
+    """Return whether a child did it. The caller holds numba's compiler lock: one thread asks at a time."""
     global _child
     request = pickle.dumps((function.__module__, function.__name__, sig))
     if _child is not None and _child.owner == os.getpid() and _child.compiles(request):

@@ -5,7 +5,7 @@ Both rest on one number. The label subset of a sample with scores ``v`` that vio
     max over C of (Σ_{y in C} v_y − 1) / |C|  =  the θ with  Σ_y max(v_y − θ, 0) = 1,
 
 eq. (16) of Bondugula, Mazuelas and Pérez, "Efficient large-scale learning of minimax risk classifiers":
-the scores above θ are the subset, a prefix of the scores in falling order, found by one sort (Algorithm 2).
+the scores above θ are the subset, a prefix of the scores in falling order, given by one sort (Algorithm 2).
 """
 
 from __future__ import annotations

@@ -70,15 +70,15 @@ def split_records(buffer: Buffer, quote: int, delimiter: int, state: NDArray[np.
     quote, delimiter : int
         Byte values; ``quote = NO_QUOTE`` for plain lines.
     state : int64 array of shape (STATE_SIZE,)
-        Zeros (and ``CLOSED = -2``) at first; updated, so that a call can go on where the last one
-        ran out of room.
+        Zeros (and ``CLOSED = -2``) at first; updated, so that a call can continue where the last one
+        stopped because `out` was full.
     out : Records
-        Filled; with room for at least `BLOCK` records.
+        Filled; it holds at least `BLOCK` records.
 
     Returns
     -------
     n_records : int
-        Number of records found. ``state[NEXT]`` is past the last block when the buffer is finished.
+        Number of records in `out`. ``state[NEXT]`` is past the last block when the buffer is finished.
     """
     data, size = buffer
     starts, ends, lines = out
@@ -178,7 +178,7 @@ def trim_lines(
 
 @kernel
 def first_not_finite(
-    indptr: NDArray[np.int64], data: NDArray[Any], missing: bool, found: NDArray[np.int64]
+    indptr: NDArray[np.int64], data: NDArray[Any], missing: bool, offsets: NDArray[np.int64]
 ) -> None:
     """Find the first entry of each row that is NaN or infinite.
 
@@ -189,13 +189,13 @@ def first_not_finite(
     data : float array
         The entries.
     missing : bool
-        NaN is a missing value, and not looked for.
-    found : int64 array of shape (n_rows,)
+        NaN is a missing value, and is skipped.
+    offsets : int64 array of shape (n_rows,)
         Filled with the offset of the entry in ``data``, or -1.
     """
     for i in range(indptr.shape[0] - 1):
-        found[i] = -1
+        offsets[i] = -1
         for k in range(indptr[i], indptr[i + 1]):
             if not (np.isfinite(data[k]) or (missing and np.isnan(data[k]))):
-                found[i] = k
+                offsets[i] = k
                 break

@@ -1,6 +1,6 @@
 """svmlight records: their feature indices described, their numbers parsed.
 
-Digits are found and added up eight at a time, without a branch for each (D. Lemire, "Number parsing at a
+Digits are recognised and added up eight at a time, without a branch for each (D. Lemire, "Number parsing at a
 gigabyte per second", 2021, section 5). A number that is a whole number below 2^53 times, or divided by, an
 exact power of ten is parsed with one rounding (W. D. Clinger, "How to read floating point numbers
 accurately", 1990). A record with other numbers, or with whatever else stands in their place, is marked for
@@ -56,7 +56,7 @@ class SvmlightRows(NamedTuple):
     record : int64 array of shape (n_records,)
         Which record a row is.
     odd : bool array of shape (n_records,)
-        Whether the label or a value is not parsed here; the row's numbers do not count then.
+        Whether the label or a value needs another parser; the row's numbers do not count then.
     """
 
     indptr: NDArray[np.int64]
@@ -102,7 +102,7 @@ def _add_up(values: np.uint64, count: Any) -> Any:
 def eight_digits(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]:
     """Return the number that up to eight digits from ``at`` on are, and how many.
 
-    None are found where they go on beyond ``end``, or fewer than eight bytes are left in the buffer.
+    None are read where they continue beyond ``end``, or fewer than eight bytes are left in the buffer.
     """
     if at + 8 > data.shape[0]:
         return np.int64(0), np.int64(0)
@@ -242,8 +242,8 @@ def _flag_index(data: NDArray[np.uint8], at: Any, end: Any, last: Any) -> tuple[
         flag |= HAS_QID
     if data[at] == 43:
         at += 1
-    index, at, found = _parse_index(data, at, end)
-    if not found or at >= end or data[at] != 58:
+    index, at, is_number = _parse_index(data, at, end)
+    if not is_number or at >= end or data[at] != 58:
         flag |= BAD_INDEX
     elif index >= 2147483647:
         flag |= HUGE_INDEX

@@ -30,10 +30,10 @@ class Extent(NamedTuple):
 @inlined_kernel
 def _has_comment_or_q(data: NDArray[np.uint8]) -> Any:
     """Return whether there is a ``#``, or the ``q`` of ``qid``."""
-    found = np.uint8(0)
+    has_any = np.uint8(0)
     for at in range(data.shape[0]):
-        found |= np.uint8(data[at] == 35) | np.uint8(data[at] == 113)
-    return found != 0
+        has_any |= np.uint8(data[at] == 35) | np.uint8(data[at] == 113)
+    return has_any != 0
 
 
 @inlined_kernel

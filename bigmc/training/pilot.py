@@ -92,7 +92,7 @@ class Point(NamedTuple):
 
 
 class Pilot(NamedTuple):
-    """What a pilot found.
+    """The result of a pilot.
 
     Attributes
     ----------

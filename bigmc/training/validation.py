@@ -328,11 +328,11 @@ class Validation:
             n_used.append([len(model.used_features) for model in models])
         joined = np.concatenate if len(folds) < len(self._folds) else self._in_order
         pairs = zip(zip(*scores, strict=True), zip(*n_used, strict=True), strict=True)
-        return [(joined(found), max(used)) for found, used in pairs]
+        return [(joined(parts), max(used)) for parts, used in pairs]
 
     def _scores(self, model: Model, valid: Dataset, fold: Fold) -> NDArray[np.float64]:
-        found = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
-        return found[fold.places] if self.cross_validates else found
+        scores = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
+        return scores[fold.places] if self.cross_validates else scores
 
     @cached_property
     def _valid(self) -> Dataset:

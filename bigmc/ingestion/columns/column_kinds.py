@@ -62,14 +62,14 @@ class _Column:
         kind = column.type
         types = pa.types
         dated = _holds_dates(column)
-        found = as_dates(column) if dated and is_date(kind) else None
+        dates = as_dates(column) if dated and is_date(kind) else None
         unfit = types.is_nested(kind) or types.is_binary(kind)
-        unfit |= dated and (found is None or bool(found.unreadable.any()))
+        unfit |= dated and (dates is None or bool(dates.unreadable.any()))
         self.unfit = self.unfit or bool(unfit)
         if self.unfit:
             return
-        if found is not None:
-            self.n_missing += int(found.absent.sum())
+        if dates is not None:
+            self.n_missing += int(dates.absent.sum())
             self.n_dated += len(column)
             return
         if is_number(kind):
@@ -143,24 +143,24 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     columns = _sampled(source, options, asked if named else None)
     if columns is None:
         return ColumnKinds(options)
-    found = options.copy()
+    completed = options.copy()
     if not named:
-        texts = _kinds(columns, found)
-        categories, hashes = columns_of(found.get("categorical")), bool(texts)
-        dense = (*columns_of(found.get("dense")), *columns_of(found.get("date")))
+        texts = _kinds(columns, completed)
+        categories, hashes = columns_of(completed.get("categorical")), bool(texts)
+        dense = (*columns_of(completed.get("dense")), *columns_of(completed.get("date")))
     known = {column.name: column for column in columns}
     counts = [known[name].levels.n_values for name in categories if name in known]
     few = max(counts, default=0) <= MOST_LEVELS and sum(counts) <= MOST_INDICATORS
     if categories and few and not hashes:
-        found["one_hot"] = (*columns_of(found.get("one_hot")), *categories)
-        del found["categorical"]
-    if dense and (hashes or found.get("categorical")):
-        found.setdefault("standardize", True)
-    hashed = () if named else (*texts, *columns_of(found.get("categorical")))
-    if "missing" not in found and any(known[name].n_missing for name in (*dense, *hashed)):
-        found["missing"] = "fill"
+        completed["one_hot"] = (*columns_of(completed.get("one_hot")), *categories)
+        del completed["categorical"]
+    if dense and (hashes or completed.get("categorical")):
+        completed.setdefault("standardize", True)
+    hashed = () if named else (*texts, *columns_of(completed.get("categorical")))
+    if "missing" not in completed and any(known[name].n_missing for name in (*dense, *hashed)):
+        completed["missing"] = "fill"
     left_out = () if named else tuple(column.name for column in columns if not column.is_useful)
-    return ColumnKinds(found, left_out)
+    return ColumnKinds(completed, left_out)
 
 
 def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None) -> list[_Column] | None:

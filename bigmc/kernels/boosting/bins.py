@@ -44,29 +44,29 @@ def code_of(value, table, first, steps, missing):
 
 @inner_kernel
 def _between(low, high):
-    """Return a number in ``[low, high)``, half-way where there is room."""
+    """Return a number in ``[low, high)``, half-way where floating point has such a number."""
     middle = low + (high - low) * 0.5
     return middle if low <= middle < high else low
 
 
 @inner_kernel
-def _note(value, found, n_found, limit):
-    """Insert a value into the increasing `found` unless it is there; return their number, -1 if too many."""
-    low, high = 0, n_found
+def _note(value, distinct, n_distinct, limit):
+    """Insert a value into the increasing `distinct` unless it is there; return the count, -1 if too many."""
+    low, high = 0, n_distinct
     while low < high:
         middle = (low + high) >> 1
-        if found[middle] < value:
+        if distinct[middle] < value:
             low = middle + 1
         else:
             high = middle
-    if low < n_found and found[low] == value:
-        return n_found
-    if n_found == limit:
+    if low < n_distinct and distinct[low] == value:
+        return n_distinct
+    if n_distinct == limit:
         return -1
-    for k in range(n_found, low, -1):
-        found[k] = found[k - 1]
-    found[low] = value
-    return n_found + 1
+    for k in range(n_distinct, low, -1):
+        distinct[k] = distinct[k - 1]
+    distinct[low] = value
+    return n_distinct + 1
 
 
 @inner_kernel
@@ -130,10 +130,10 @@ def find_edges(lo, hi, values, counted, limit, out):
     """
     indptr, rows, data, base = values.indptr, values.rows, values.data, values.base
     n_edges, missing = out.n_edges, out.missing
-    found = np.empty(limit + 2)
+    distinct = np.empty(limit + 2)
     n_samples = np.count_nonzero(counted)
     for j in range(lo, hi):
-        n_found = n_entries = 0
+        n_distinct = n_entries = 0
         missing[j] = False
         for s in range(indptr.shape[0]):
             for k in range(indptr[s, j], indptr[s, j + 1]):
@@ -142,15 +142,15 @@ def find_edges(lo, hi, values, counted, limit, out):
                     x = np.float64(data[k])
                     if x != x:
                         missing[j] = True
-                    elif n_found >= 0:
-                        n_found = _note(x, found, n_found, limit + 1)
-        if n_entries < n_samples and n_found >= 0:
-            n_found = _note(0.0, found, n_found, limit + 1)
+                    elif n_distinct >= 0:
+                        n_distinct = _note(x, distinct, n_distinct, limit + 1)
+        if n_entries < n_samples and n_distinct >= 0:
+            n_distinct = _note(0.0, distinct, n_distinct, limit + 1)
         own = out.edges[out.starts[j] : out.starts[j + 1]]
-        if n_found >= 0:
-            for k in range(n_found - 1):
-                own[k] = _between(found[k], found[k + 1])
-            n_edges[j] = max(n_found - 1, 0)
+        if n_distinct >= 0:
+            for k in range(n_distinct - 1):
+                own[k] = _between(distinct[k], distinct[k + 1])
+            n_edges[j] = max(n_distinct - 1, 0)
             continue
         stride = n_entries // _SAMPLE + 1
         sample = np.empty(n_entries // stride + 1)
@@ -200,11 +200,11 @@ def _fill_table(edges, table):
 
 
 @kernel
-def pack_edges(room, n_edges, found, starts, edges):
-    """Move the edges of every column from its room to its place."""
+def pack_edges(reserved, n_edges, unpacked, starts, edges):
+    """Move the edges of every column from its reserved space to its place."""
     for j in range(n_edges.shape[0]):
         for k in range(n_edges[j]):
-            edges[starts[j] + k] = found[room[j] + k]
+            edges[starts[j] + k] = unpacked[reserved[j] + k]
 
 
 @kernel

@@ -88,10 +88,10 @@ def add_histograms(chosen, entries, u, hist):
         for p in range(chosen.columns.shape[0]):
             j = chosen.columns[p]
             at = chosen.firsts[p]
-            here = entries.rows[indptr[s, j] : indptr[s, j + 1]]
+            own = entries.rows[indptr[s, j] : indptr[s, j + 1]]
             bins = entries.codes[indptr[s, j] : indptr[s, j + 1]]
-            for k in range(here.shape[0]):
-                i = first + np.uint64(here[k])
+            for k in range(own.shape[0]):
+                i = first + np.uint64(own[k])
                 b = np.uint64(at) + np.uint64(bins[k])
                 source = np.int64(i * np.uint64(width))
                 target = np.int64(b * np.uint64(width))
@@ -118,14 +118,14 @@ def _offer(best, c, value, score, place):
 
 
 @kernel
-def merge_best(found, best):
-    """Offer what one part found to the best so far; parts must come in the order of their features."""
-    values, places = found.values, found.places
+def merge_best(part, best):
+    """Merge the best of a part into the best so far; parts must come in the order of their features."""
+    values, places = part.values, part.places
     for c in range(values.shape[0]):
         for k in range(values.shape[1]):
             if values[c, k] > 0.0:
                 place = (places[c, k, 0], places[c, k, 1], places[c, k, 2])
-                _offer(best, c, values[c, k], found.scores[c, k], place)
+                _offer(best, c, values[c, k], part.scores[c, k], place)
 
 
 @kernel

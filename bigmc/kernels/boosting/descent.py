@@ -305,15 +305,15 @@ def row_sweep(learners, visits, t, weights):
     worst = 0.0
     labels, c = learners.labels, learners.c
     for j in visits.order:
-        here, flip = _rows_of(learners, j), learners.signs[j] < 0
-        plus, minus = _row_sums(here, flip, labels, c, t)
+        rows, flip = _rows_of(learners, j), learners.signs[j] < 0
+        plus, minus = _row_sums(rows, flip, labels, c, t)
         violation = _violation(plus, minus, weights[j], visits.r)
         worst = max(worst, violation)
         if violation <= visits.tolerance:
             continue
         new = _new_weight(plus, minus, weights[j], visits)
         if new != weights[j]:
-            _row_scale(here, flip, np.exp(new - weights[j]), labels, c, t)
+            _row_scale(rows, flip, np.exp(new - weights[j]), labels, c, t)
             weights[j] = new
     return worst
 
@@ -348,10 +348,10 @@ def add_row_learners(starts, rows, weighted, first, scores):
     stop = first + scores.shape[1]
     for j in range(weighted.slots.shape[0]):
         slot = weighted.slots[j]
-        here = rows[starts[slot, 0] : starts[slot, 1]]
+        own = rows[starts[slot, 0] : starts[slot, 1]]
         target = scores[weighted.classes[j]]
         step = weighted.weights[j] * weighted.signs[j]
-        for k in range(np.searchsorted(here, first), here.shape[0]):
-            if here[k] >= stop:
+        for k in range(np.searchsorted(own, first), own.shape[0]):
+            if own[k] >= stop:
                 break
-            target[here[k] - first] += step
+            target[own[k] - first] += step

@@ -75,11 +75,11 @@ def spread_codes(column, entries, zero, out):
     out[:] = zero
     indptr = entries.indptr
     for s in range(indptr.shape[0]):
-        here = out[entries.base[s] : entries.base[s + 1]]
+        own = out[entries.base[s] : entries.base[s + 1]]
         at = entries.rows[indptr[s, column] : indptr[s, column + 1]]
         values = entries.codes[indptr[s, column] : indptr[s, column + 1]]
         for k in range(at.shape[0]):
-            here[np.uint64(at[k])] = values[k]
+            own[np.uint64(at[k])] = values[k]
 
 
 @kernel

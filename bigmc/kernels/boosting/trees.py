@@ -93,15 +93,15 @@ def tabulate(columns, entries, zero, shard, table):
     table : uint8 array of shape (n_samples, n_chosen)
     """
     indptr, rows, codes = entries.indptr, entries.rows, entries.codes
-    here = table[entries.base[shard] : entries.base[shard + 1]]
-    n_rows = here.shape[0]
+    own = table[entries.base[shard] : entries.base[shard + 1]]
+    n_rows = own.shape[0]
     for p in range(columns.shape[0]):
         j = columns[p]
         start, stop = indptr[shard, j], indptr[shard, j + 1]
         if stop - start < n_rows:
-            here[:, p] = zero[j]
+            own[:, p] = zero[j]
             for k in range(start, stop):
-                here[np.uint64(rows[k]), np.uint64(p)] = codes[k]
+                own[np.uint64(rows[k]), np.uint64(p)] = codes[k]
     # Full columns a few rows at a time, which stay in the cache while their columns are filled in.
     for first in range(0, n_rows, _ROWS):
         n = min(_ROWS, n_rows - first)
@@ -109,7 +109,7 @@ def tabulate(columns, entries, zero, shard, table):
             start = indptr[shard, columns[p]]
             if indptr[shard, columns[p] + 1] - start == n_rows:
                 source = codes[start + first : start + first + n]
-                target = here[first : first + n, p]
+                target = own[first : first + n, p]
                 for k in range(n):
                     target[k] = source[k]
 
@@ -188,25 +188,25 @@ def find_peaks(hist, table, values, cuts, sides):
     n = 0
     n_edges, missing = table.n_edges, table.missing
     for p in range(n_edges.shape[0]):
-        here = hist[np.int64(table.firsts[p]) :]
+        cells = hist[np.int64(table.firsts[p]) :]
         last = n_edges[p] + 1 if missing[p] else n_edges[p]
-        total = here[: last + 1].sum()
+        total = cells[: last + 1].sum()
         for missing_below in range(2 if missing[p] else 1):
-            below = here[last] if missing_below else 0
+            below = cells[last] if missing_below else 0
             # With missing values the cut above all edges separates them from the rest.
             stop = n_edges[p] if missing_below else last
             rising, value = True, -1.0
             for b in range(stop + 1):
                 before = value
                 if b < stop:
-                    below += here[b]
+                    below += cells[b]
                     value = _purity(below, total)
                 else:
                     value = -1.0
                 if b and rising and before > value and before > 0.0:
                     values[n] = before
                     cuts[n, 0], cuts[n, 1], cuts[n, 2] = p, b - 1, missing_below
-                    sides[n, 0] = below - here[b] if b < stop else below
+                    sides[n, 0] = below - cells[b] if b < stop else below
                     sides[n, 1] = total - sides[n, 0]
                     n += 1
                 rising = value >= before
@@ -280,18 +280,18 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
     n_nodes, n_columns = totals.shape[1], features.shape[0]
     stop_at = at + np.int64(firsts[n_columns - 1]) + n_edges[n_columns - 1] + 1 + missing[n_columns - 1]
     for tree in range(first_tree, stop_tree):
-        here = hist[tree if kept else 0]
+        own = hist[tree if kept else 0]
         weights = level.weights[level.classes[tree]]
         for node in range(n_nodes):
             if added[tree, node]:
-                sums = here[slots[tree, node]]
+                sums = own[slots[tree, node]]
                 sums[at:stop_at] = 0
                 _add_members(table, level.members[tree, node], weights, sums)
         for node in range(n_nodes):
             if kept and added[tree, node]:
                 few, many = slots[tree, node], slots[tree, node ^ 1]
                 for k in range(at, stop_at):
-                    here[many, k] -= here[few, k]
+                    own[many, k] -= own[few, k]
         for node in range(n_nodes):
             total = totals[tree, node]
             if not _is_open(total):
@@ -300,7 +300,7 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
             column = np.int64(-1)
             whole = np.float64(total >> 32)
             for p in range(n_columns):
-                cells = here[slots[tree, node], at + np.int64(firsts[p]) :]
+                cells = own[slots[tree, node], at + np.int64(firsts[p]) :]
                 for missing_below in range(2 if missing[p] else 1):
                     below = cells[n_edges[p] + 1] if missing_below else 0
                     for b in range(n_edges[p] + 1 if missing[p] and not missing_below else n_edges[p]):

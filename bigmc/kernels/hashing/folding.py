@@ -9,8 +9,8 @@ char_wb   ``␠word1␠word2␠``                   the same, inside one padded 
 ========  ==================================  =======================================
 
 The folding table holds for every code point what `str.lower` makes of it and whether that is a word character
-or white space (see `bigmc.ingestion.hashing.unicode.lower_table`). Characters are folded here, words by
-`bigmc.kernels.hashing.words`.
+or white space (see `bigmc.ingestion.hashing.unicode.lower_table`). This module folds characters,
+`bigmc.kernels.hashing.words` words.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def _encode(cp: Any, out: Bytes, pos: Int) -> Int:
 
 @inlined_kernel
 def _is_ascii(text: Bytes) -> bool:
-    found = np.uint8(0)
+    union = np.uint8(0)
     for b in text:
-        found |= b
-    return bool(found < 0x80)
+        union |= b
+    return bool(union < 0x80)
 
 
 @inlined_kernel
@@ -107,7 +107,7 @@ def _fold_chars(
     folded, bound, _ = out
     start = pos
     unit = first
-    found = np.int64(0)  # whether there is anything but white space
+    has_text = np.int64(0)  # whether there is anything but white space
     space = np.int64(0)  # whether the character before is one
     if padded:
         space = np.int64(1)
@@ -122,7 +122,7 @@ def _fold_chars(
             before = space
             space = np.int64((entry & IS_SPACE) != 0)
             again = before & space
-            found |= 1 - space
+            has_text |= 1 - space
             pos -= again
             folded[pos] = 0x20 if (again | (space & padded)) != 0 else entry & 0x7F
             pos += 1
@@ -141,7 +141,7 @@ def _fold_chars(
             entry = np.int64(fold[cp])
             before = space
             space = np.int64((entry & IS_SPACE) != 0)
-            found |= 1 - space
+            has_text |= 1 - space
             if space:
                 if before:
                     unit -= 1
@@ -156,7 +156,7 @@ def _fold_chars(
                 unit += 1
                 pos = _encode(DOT_ABOVE, folded, pos)
     if padded:
-        if found == 0:
+        if has_text == 0:
             bound[first] = start
             return first
         if space == 0:

@@ -291,13 +291,13 @@ def hash_ngrams(
     analyzer, n_min, n_max = ngrams
     reach, counts = work.reach, work.counts
     hashes, times, longest = out
-    room = hashes.shape[0] - 2 * TILE
+    capacity = hashes.shape[0] - 2 * TILE
     begun, resumed = place[0], place[1] != 0
     n_listed = 0
     offsets[0] = 0
     grouped = n_max - n_min < GROUP_SIZES
     while place[0] < n_rows:
-        if grouped and place[1] == 0 and n_listed + (n_max - n_min + 2) * TILE <= room:
+        if grouped and place[1] == 0 and n_listed + (n_max - n_min + 2) * TILE <= capacity:
             ends = offsets[place[0] - begun + 1 :]
             rest = HashList(hashes[n_listed:], times[n_listed:], longest)
             n_done = _hash_group(place[0], n_rows, documents, ngrams, work, ends, rest)
@@ -311,9 +311,9 @@ def hash_ngrams(
         n_units = units[place[0] + 1] - first
         n_bytes = np.int64(bound[first + n_units]) - np.int64(bound[first])
         narrow = analyzer != WORD and n_bytes == n_units
-        fits = (n_max - n_min + 2) * n_units <= min(room, longest)
+        fits = (n_max - n_min + 2) * n_units <= min(capacity, longest)
         if place[1] == 0:
-            if n_listed > 0 and n_listed + (n_max - n_min + 2) * n_units > room:
+            if n_listed > 0 and n_listed + (n_max - n_min + 2) * n_units > capacity:
                 return n_listed
             if analyzer == CHAR_WB and n_units > 0:
                 _measure_reach(documents, first, first + n_units, narrow, reach)
@@ -332,7 +332,7 @@ def hash_ngrams(
                 place[1] += 1
                 continue
             while place[2] < n_starts:
-                if n_listed > room:
+                if n_listed > capacity:
                     return n_listed
                 lo = place[2]
                 place[2] = min(lo + TILE, n_starts)

@@ -5,7 +5,7 @@ moves of every n-gram whatever it is: there is no branch that a processor had to
 counted in a table whose slot is the leading bits of the feature index, with linear probing. As MurmurHash
 spreads evenly, the table read from end to end is sorted but for neighbours.
 
-Nothing here allocates; the caller makes room.
+Nothing allocates memory: the caller passes all arrays.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch)
     for row in range(first, last):
         document = (row - first) << 32
         ends[row - first] = offsets[row] - origin
-        given = hashes[offsets[row] : offsets[row + 1]]
+        own = hashes[offsets[row] : offsets[row + 1]]
         often = times[offsets[row] : offsets[row + 1]]
         out = keys[offsets[row] - origin : offsets[row + 1] - origin]
-        for i in range(given.shape[0]):
-            index, negative = feature(given[i], mask)
+        for i in range(own.shape[0]):
+            index, negative = feature(own[i], mask)
             out[i] = np.uint64((np.int64(often[i]) << 44) | document | (index << 1) | negative)
     n_passes = (hash_bits + DIGIT - 1) // DIGIT
     width = (hash_bits + n_passes - 1) // n_passes

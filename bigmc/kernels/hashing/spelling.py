@@ -48,7 +48,7 @@ def spell_rows(
     analyzer, n_min, n_max = ngrams
     gap = 1 if analyzer == WORD else 0
     n_listed = 0
-    room = starts.shape[0] - 1
+    capacity = starts.shape[0] - 1
     while place[0] < n_rows:
         first = units[place[0]]
         n_units = units[place[0] + 1] - first
@@ -61,7 +61,7 @@ def spell_rows(
             n = place[1]
             while place[2] < n_units:
                 i = place[2]
-                if n_listed >= room:
+                if n_listed >= capacity:
                     return n_listed
                 place[2] += 1
                 length = n

@@ -1,4 +1,4 @@
-"""Words of documents: lower-cased and marked, found 64 bytes at a time, joined.
+"""Words of documents: lower-cased and marked, split 64 bytes at a time, joined.
 
 `mark_rows` leaves documents one behind the other, lower-cased, and for every byte a mark, 1 if it belongs to
 a word character. Gathered to bits, the marks give the beginnings and ends of all words by shifts: no branch
@@ -41,7 +41,7 @@ def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> np.
 
     Other bytes are copied and marked. Returns a number of 128 or more if there are any.
     """
-    found = np.uint8(0)
+    union = np.uint8(0)
     for i in range(text.shape[0]):
         b = text[i]
         capital = np.uint8(np.uint8(b - np.uint8(0x41)) < np.uint8(26))
@@ -49,8 +49,8 @@ def _mark_ascii(text: Bytes, folded: Bytes, marks: Bytes, case: np.uint8) -> np.
         digit = np.uint8(np.uint8(b - np.uint8(0x30)) < np.uint8(10))
         folded[i] = np.uint8(b + np.uint8(capital * case))
         marks[i] = letter | digit | np.uint8(b == np.uint8(0x5F)) | np.uint8(b >> 7)
-        found |= b
-    return found
+        union |= b
+    return union
 
 
 @inlined_kernel
@@ -67,8 +67,8 @@ def _put(cp: Int, size: Int, mark: np.uint8, i: Int, folded: Bytes, marks: Bytes
 def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: Bytes) -> tuple[Int, Int]:
     """Lower-case and mark in place what is not ASCII; a status, and where it was reached.
 
-    ``longs`` are the bytes of ``folded``, eight in one. The first bytes of all characters among 64 are found
-    at once, so that no branch depends on where words end.
+    ``longs`` are the bytes of ``folded``, eight in one. The first bytes of all characters among 64 are
+    located at once, so that no branch depends on where words end.
     """
     n_trails = np.int64(0)
     for w in range((n_bytes >> 6) + 1):
@@ -151,11 +151,11 @@ def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedT
     changed = False
     while True:
         n_bytes = offsets[first + n] - origin
-        found = _mark_ascii(text[origin : origin + n_bytes], folded, marks, case)
+        union = _mark_ascii(text[origin : origin + n_bytes], folded, marks, case)
         marks[n_bytes : n_bytes + 128] = 0
         for k in range(n + 1):
             begins[k] = offsets[first + k] - origin
-        if found < np.uint8(0x80):
+        if union < np.uint8(0x80):
             break
         folded[n_bytes : n_bytes + 128] = 0
         for k in range(n):
@@ -206,10 +206,10 @@ def _drop_single_characters(folded: Bytes, starts: Words, sizes: Words, kept: Wo
 
 
 @kernel
-def find_words(n_rows: Int, documents: MarkedText, found: WordLists) -> None:
+def find_words(n_rows: Int, documents: MarkedText, words: WordLists) -> None:
     """List the words of two characters or more of marked documents."""
     folded, marks, _, begins = documents
-    starts, sizes, units, bits, rank, kept = found
+    starts, sizes, units, bits, rank, kept = words
     n_bytes = begins[n_rows]
     n_blocks = (n_bytes >> 6) + 1
     bits[: n_blocks + 1] = np.uint64(0)

@@ -240,9 +240,9 @@ def sweep(penalty, team, move, extra, coef, violations):
     whole = sums_of(team, 0)
     column, sums, no_hessian = whole.work, whole.work.sums, whole.hessian[:0]
     step = crew.step[:n_classes]
-    room = np.empty((4, n_classes), np.float64)
-    scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), crew.trial)
-    new = room[3]
+    rows = np.empty((4, n_classes), np.float64)
+    scratch = Scratch(rows[0], rows[1], rows[2], np.ones(n_classes, np.float64), crew.trial)
+    new = rows[3]
     level = np.zeros(samples.scores.shape[1], np.float64)
     has_model = line_search and couples_classes(loss) and n_classes <= most_model_classes(loss)
     has_model &= n_classes <= whole.hessian.shape[0]

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Exponentials of groups of classes, as functions that kernels call.
 
-A scalar exponential costs as much as the vector instructions here do for `LANES` classes. With ``x = k ln 2
+A scalar exponential costs as much as these vector instructions for `LANES` classes. With ``x = k ln 2
 + f``, k the nearest integer, ``exp(x) = 2^k (1 + expm1(f))``; the Taylor series of ``expm1(f)`` on ``|f| <=
 ln(2) / 2`` is cut where its terms are below the rounding error of f.
 """
@@ -93,13 +93,13 @@ def lanes_exp(typing, scores, at, shift, into, to):
         x = builder.fsub(x, spread(builder, shift))
         *_, low, high = _SINGLE if isinstance(x.type.element, ir.FloatType) else _DOUBLE
         power, expm1 = _powers(builder, _clamped(builder, x, low, high))
-        found = builder.fadd(power, builder.fmul(power, expm1))
-        found = builder.select(
-            builder.fcmp_ordered("<", x, _constant(x.type, low)), _constant(x.type, 0.0), found
+        exponentials = builder.fadd(power, builder.fmul(power, expm1))
+        exponentials = builder.select(
+            builder.fcmp_ordered("<", x, _constant(x.type, low)), _constant(x.type, 0.0), exponentials
         )
         target = pointer(context, builder, into_kind, into, to)
-        builder.store(found, target, align=into_kind.dtype.bitwidth // 8)
-        return total(builder, found)
+        builder.store(exponentials, target, align=into_kind.dtype.bitwidth // 8)
+        return total(builder, exponentials)
 
     return signature, generate
 

@@ -2,7 +2,7 @@
 
 Rows are sorted by feature, which takes longer than all else; a sum needs no order. The n-grams of a document
 are counted in a table that stays in the nearest cache. What is needed of a feature lies scattered over
-megabytes: two cache lines, the second one found by the first. Some documents go through each step together,
+megabytes: two cache lines, the second located by the first. Some documents go through each step together,
 so that the lines of all their features are on their way at the same time.
 """
 

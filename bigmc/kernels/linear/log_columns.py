@@ -85,9 +85,9 @@ def sweep(penalty, team, move, extra, coef, violations):
     coupled = n_classes if 2 < n_classes <= LANES else 0
     hessian = np.empty((coupled, coupled), np.float64)
     whole = sums_of(team, 0)
-    room = np.empty((4, n_classes), np.float64)
-    scratch = Scratch(room[0], room[1], room[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
-    new = room[3]
+    rows = np.empty((4, n_classes), np.float64)
+    scratch = Scratch(rows[0], rows[1], rows[2], np.ones(n_classes, np.float64), np.zeros(width, np.float64))
+    new = rows[3]
     total, sums, diagonal = whole.total, np.empty(n_classes), np.empty(n_classes)
     step = crew.step[:n_classes]
     none = np.zeros(width, np.float64)
@@ -123,8 +123,8 @@ def project(penalty, team, move, extra, coef, violations):
     whole, step = sums_of(team, 0), crew.step[:n_classes]
     total, none = whole.total, np.zeros(max(n_classes, samples.scores.shape[1]), np.float64)
     ones = np.ones(n_classes, np.float64)
-    room = np.empty((4, n_classes), np.float64)
-    sums, excess, diagonal, new = room[0], room[1], room[2], room[3]
+    rows = np.empty((4, n_classes), np.float64)
+    sums, excess, diagonal, new = rows[0], rows[1], rows[2], rows[3]
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else none

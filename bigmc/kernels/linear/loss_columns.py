@@ -53,7 +53,7 @@ class ColumnWork(NamedTuple):
 
 @kernel
 def column_work(scores, n_classes):
-    """Return room for the derivatives by one column."""
+    """Return an array for the derivatives by one column."""
     width = scores.shape[1]
     slope = np.empty((2, n_classes), scores.dtype)
     sums = np.empty((3, n_classes), np.float64)

@@ -5,7 +5,7 @@ A row is read once; what it needs of the direction, and adds to the result, are 
 enough for the cache, so that an entry costs a fraction of what it costs going column by column.
 
 A sample's features are `slots`: places among the features worked on. The factors of the columns are not
-applied here: the caller scales directions and results.
+applied: the caller scales directions and results.
 """
 
 from __future__ import annotations

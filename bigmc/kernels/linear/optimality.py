@@ -24,20 +24,20 @@ def measure(penalty, level, gradient, row, p, work, out):
     p : int
         Position of the row in `out`.
     work : float64 array of shape (2, n_classes)
-        Ones, and room for a row.
+        Ones, and scratch for a row.
     out : Measures
         Distances are 0 without a ridge.
     """
     _, _, alpha, ridge = level
     norms, violations, distances = out
-    ones, room = work[0], work[1]
+    ones, scratch = work[0], work[1]
     norms[p] = dual_norm(penalty, gradient)
-    violations[p] = violation(penalty, alpha, ridge, row, gradient, ones, room)
+    violations[p] = violation(penalty, alpha, ridge, row, gradient, ones, scratch)
     distances[p] = 0.0
     if ridge > 0.0 and norms[p] > alpha:
-        prox(penalty, alpha, gradient, ones, room)
+        prox(penalty, alpha, gradient, ones, scratch)
         for r in range(gradient.shape[0]):
-            distances[p] += room[r] * room[r]
+            distances[p] += scratch[r] * scratch[r]
 
 
 @kernel

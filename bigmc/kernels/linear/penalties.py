@@ -172,7 +172,7 @@ def violation(penalty, alpha, ridge, row, gradient, ones, work):
     gradient : float64 array of shape (n_classes,)
         Of the losses.
     ones, work : float64 arrays of shape (n_classes,)
-        Ones, and room for the computation.
+        Ones, and scratch for the computation.
     """
     code, ratio = penalty
     n_classes = gradient.shape[0]

@@ -1,7 +1,7 @@
 """Scores of a linear model: samples in row order, and the columns of one stored shard.
 
-Sums are float64 whatever the stored dtypes, so that the order of the additions (by row here, by column
-there) shows in the last bits only. The innermost loop runs over classes: one row of weights against one
+Sums are float64 whatever the stored dtypes, so that the order of the additions (by row or by
+column) shows in the last bits only. The innermost loop runs over classes: one row of weights against one
 row of scores, both contiguous, which the compiler vectorises.
 """
 

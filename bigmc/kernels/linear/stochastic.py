@@ -181,7 +181,7 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
     gradient, none = np.zeros(width, np.float32), np.empty((0, 0), np.float32)
     slope = gradient[:n_classes]
     factors = np.empty((2, longest(rows.indptr)), np.float32)
-    here = np.empty((2, 1), np.float32)
+    factor = np.empty((2, 1), np.float32)
     weight = strength.weight
     for i in range(rows.labels.shape[0]):
         if rows.weights[i] == 0.0:
@@ -189,8 +189,8 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
         weight += rows.weights[i]
         copy_to(intercept, scores[0])
         for j in range(moving.squares.shape[0]):
-            find_factors(penalty, Strength(0.0, 0.0, weight), j, moving, here, 0)
-            add_scores(penalty.code, np.float32(1), j, moving, here, 0, scores, n_classes)
+            find_factors(penalty, Strength(0.0, 0.0, weight), j, moving, factor, 0)
+            add_scores(penalty.code, np.float32(1), j, moving, factor, 0, scores, n_classes)
         start, stop = rows.indptr[i], rows.indptr[i + 1]
         now = Strength(strength.alpha, strength.ridge, weight)
         for k in range(start, stop):
@@ -208,7 +208,7 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
         for k in range(start, stop):
             _move(penalty.code, rows.values[k], rows.slots[k], gradient, square, factors, k - start, sums)
         for j in range(moving.squares.shape[0]):
-            _move(penalty.code, np.float32(1), j, gradient, square, here, 0, moving)
+            _move(penalty.code, np.float32(1), j, gradient, square, factor, 0, moving)
     return weight
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
 from bigmc.kernels.linear.atomics import atomic_add, atomic_load, atomic_replace, atomic_store
 
-#: What can be done with the entries of a column. These are NumPy's integers, here and below, because numba
+#: What can be done with the entries of a column. These and the constants below are NumPy's integers, as numba
 #: compiles a function once more for each Python integer that a caller gives it as a constant.
 GRADIENT, CURVATURE, HESSIAN, CHANGE, MOVE = np.arange(5)
 #: All of a column, as a piece: number, and number of pieces.
@@ -31,7 +31,7 @@ WHOLE = (np.int64(0), np.int64(1))
 MOST_PIECES, MOST_MATRICES = 4, 2
 #: Numbers of the scores that a piece looks at, at least: some microseconds.
 _PIECE = 4096
-#: Up to so many classes a piece has room for a matrix.
+#: Up to so many classes a piece has a matrix.
 MATRIX_CLASSES = 128
 _SUMS, _NUMBERS = 6, 3
 

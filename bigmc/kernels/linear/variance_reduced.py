@@ -147,7 +147,7 @@ def follow(pair, rows, strength, n_classes, pad_score, intercept, sums, anchors)
     others, none = np.empty(scores.shape[1], np.float32), np.empty((0, 0), np.float32)
     gradient, before = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
     labels = np.empty((2, rows.labels.shape[1]), rows.labels.dtype)
-    factors, here = np.empty((2, longest(rows.indptr)), np.float32), np.empty((2, 1), np.float32)
+    factors, factor = np.empty((2, longest(rows.indptr)), np.float32), np.empty((2, 1), np.float32)
     weight = strength.weight
     for i in range(rows.labels.shape[0]):
         if rows.weights[i] == 0.0:
@@ -157,8 +157,8 @@ def follow(pair, rows, strength, n_classes, pad_score, intercept, sums, anchors)
         scores[1, :n_classes] = intercept
         for j in range(moving.squares.shape[0]):
             _catch_up(j, past, moving, level)
-            find_factors(penalty, Strength(0.0, 0.0, weight), j, moving, here, 0)
-            add_scores(penalty.code, np.float32(1), j, moving, here, 0, scores, n_classes)
+            find_factors(penalty, Strength(0.0, 0.0, weight), j, moving, factor, 0)
+            add_scores(penalty.code, np.float32(1), j, moving, factor, 0, scores, n_classes)
         start, stop = rows.indptr[i], rows.indptr[i + 1]
         now = Strength(strength.alpha, strength.ridge, weight)
         for k in range(start, stop):

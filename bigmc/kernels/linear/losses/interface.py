@@ -1,9 +1,9 @@
 # mypy: ignore-errors
 """What kernels ask of a loss; the loss's type chooses the code when a kernel is compiled.
 
-A function here, called in a kernel with a loss as its first argument, becomes the method of the same name
-of the loss's class. Slopes are half derivatives, so that ``2 / n`` is the factor of all gradients. The labels
-of a sample are a row of codes, increasing, -1 after the last.
+A function of this module, called in a kernel with a loss as its first argument, becomes the method of the
+same name of the loss's class. Slopes are half derivatives, so that ``2 / n`` is the factor of all gradients.
+The labels of a sample are a row of codes, increasing, -1 after the last.
 
 numba compiles the methods into the kernels that call them and caches the result under the kernel's file:
 after a change to a loss, touch those files too (an installation writes all of them anew).

@@ -199,9 +199,9 @@ class MultitaskSquaredHingeOfSets(MultitaskSquaredHinge):
         width = np.uint64(scores.shape[1])
         zero, one = number(0), number(1)
         hide_labels(scores, i, labels, others)
-        found = False
+        any_positive = False
         for q in range(width // _EIGHT):
-            found |= lanes_margins(others, q * _EIGHT, one, slope, q * _EIGHT) > zero
+            any_positive |= lanes_margins(others, q * _EIGHT, one, slope, q * _EIGHT) > zero
         for r in range(width):
             bend[r] = one if slope[r] > zero else zero
         for t in range(labels.shape[1]):
@@ -211,9 +211,9 @@ class MultitaskSquaredHingeOfSets(MultitaskSquaredHinge):
             behind = one - scores[i, c]
             slope[c] = -max(behind, zero)
             bend[c] = number(behind > zero)
-            found |= behind > zero
-        kept[i] = found
-        return groups_of(EVERY_GROUP, width // _EIGHT, work.groups) if found else np.uint64(0)
+            any_positive |= behind > zero
+        kept[i] = any_positive
+        return groups_of(EVERY_GROUP, width // _EIGHT, work.groups) if any_positive else np.uint64(0)
 
     def row_groups(self, kept, i, work):
         if kept[i] == 0:

@@ -288,7 +288,7 @@ class SquaredHingeOfSets(SquaredHinge):
         hide_labels(scores, i, labels, others)
         slope[:] = zero
         bend[:] = zero
-        found = False
+        any_positive = False
         for t in range(labels.shape[1]):
             c = labels[i, t]
             if c < 0:
@@ -299,7 +299,7 @@ class SquaredHingeOfSets(SquaredHinge):
                 total += lanes_margins(others, q * _EIGHT, behind, margins, q * _EIGHT)
             slope[c] = -total
             if total > zero:
-                found = True
+                any_positive = True
                 count = zero
                 for r in range(width):
                     above = one if margins[r] > zero else zero
@@ -307,8 +307,8 @@ class SquaredHingeOfSets(SquaredHinge):
                     bend[r] += above
                     count += above
                 bend[c] = count
-        kept[i] = found
-        return groups_of(EVERY_GROUP, width // _EIGHT, work.groups) if found else np.uint64(0)
+        kept[i] = any_positive
+        return groups_of(EVERY_GROUP, width // _EIGHT, work.groups) if any_positive else np.uint64(0)
 
     def row_groups(self, kept, i, work):
         if kept[i] == 0:

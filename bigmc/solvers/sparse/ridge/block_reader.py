@@ -128,8 +128,8 @@ class BlockReader:
         for piece in self._pieces(s):
             own = of_rows(piece, place)
             lo, hi = np.searchsorted(self._features, [own.lo, own.hi]).tolist()
-            here = (own.indptr, own.indices, own.data)
-            place_entries(self._features[lo:hi] - own.lo, lo, here, free, slots, values)
+            entries = (own.indptr, own.indices, own.data)
+            place_entries(self._features[lo:hi] - own.lo, lo, entries, free, slots, values)
 
     def _counts_of(self, s: int) -> NDArray[np.int32]:
         """Return the number of entries of every sample of a shard."""

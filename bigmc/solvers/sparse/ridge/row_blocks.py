@@ -2,7 +2,7 @@
 
 Yu, Hsieh, Chang and Lin, "Large linear classification when data cannot fit in memory", KDD 2010, algorithm 1:
 the dual variables of the samples in a block are improved a few times while it is in memory, and the weights,
-which stay there, are changed with them. Dual variables for which memory has no room lie in a scratch file. A
+which stay there, are changed with them. Dual variables that do not fit into memory lie in a scratch file. A
 read of everything so does the work of several; a handful of them reach a gap of some per cent. As in memory
 (`bigmc.solvers.sparse.ridge.dual_descent`) the loss is the squared hinge of each class against the rest, and
 the intercept is shrunk like the weights; the bound is of the problem in which it is not.
@@ -88,11 +88,11 @@ class BlockPlan(NamedTuple):
 
 
 def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
-    """Return how to go through blocks, or None where another way has to be taken.
+    """Return a plan of blocks, or None where another solver must be used.
 
-    That is so with a penalty beside the ridge, or another loss, with few features, and where memory, by
-    default the limit of the run, has no room for the weights and some part of a shard. Dual variables stay in
-    memory where half of it is left beside them.
+    That is so with a penalty besides the ridge, or another loss, with few features, and where the weights and
+    some part of a shard do not fit into memory, by default the limit of the run. Dual variables stay in
+    memory where they take at most half of it.
     """
     task, dataset = run.task, run.task.dataset
     if task.alpha > 0 or task.objective.loss.name != MultitaskSquaredHinge.name:
@@ -107,17 +107,17 @@ def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
     fixed += 8 * width * n_used  # weights, and those of the proof, or a copy at the end
     fixed += _SCORED_ROWS * (4 * width + 40 * dataset.n_classes)
     fixed += 8 * dataset.n_samples if task.sample_weight is not None else 0
-    room = (run.limits.memory if limit is None else limit) - fixed
+    free = (run.limits.memory if limit is None else limit) - fixed
     duals = 4 * dataset.n_classes * dataset.n_samples
-    in_file = duals > room // 2
-    blocks = _together(dataset, width, room if in_file else room - duals)
+    in_file = duals > free // 2
+    blocks = _together(dataset, width, free if in_file else free - duals)
     if blocks is None:
         return None
     plan = BlockPlan(blocks, features, in_file)
     return plan if run.limits.max_passes >= plan.first_reads(dataset) + 1 else None
 
 
-def _together(dataset: Dataset, width: int, room: int) -> list[RowBlock] | None:
+def _together(dataset: Dataset, width: int, max_bytes: int) -> list[RowBlock] | None:
     """Return which samples are in memory together; None if not even a small part of a shard fits."""
     itemsize, base = dataset.dtype.itemsize, dataset.base
     of_row = 4 * width + 8 * 6 + 4 * dataset.most_labels()
@@ -126,7 +126,7 @@ def _together(dataset: Dataset, width: int, room: int) -> list[RowBlock] | None:
     blocks: list[RowBlock] = []
     left = 0
     counted = 4 * dataset.n_samples if any(
-        of_row * shard.n_rows + of_entry * shard.nnz + of_features > room for shard in dataset.shards
+        of_row * shard.n_rows + of_entry * shard.nnz + of_features > max_bytes for shard in dataset.shards
     ) else 0  # fmt: skip
     for s, shard in enumerate(dataset.shards):
         n_bytes = of_row * shard.n_rows + of_entry * shard.nnz + of_features
@@ -134,11 +134,11 @@ def _together(dataset: Dataset, width: int, room: int) -> list[RowBlock] | None:
         if n_bytes <= left:
             blocks[-1] = RowBlock([*blocks[-1].shards, s], blocks[-1].start, stop)
             left -= n_bytes
-        elif n_bytes <= room - counted:
+        elif n_bytes <= max_bytes - counted:
             blocks.append(RowBlock([s], start, stop))
-            left = room - counted - n_bytes
+            left = max_bytes - counted - n_bytes
         else:
-            n_parts = _parts_of(shard, of_row, itemsize, room - counted)
+            n_parts = _parts_of(shard, of_row, itemsize, max_bytes - counted)
             if n_parts is None:
                 return None
             cuts = np.linspace(start, stop, n_parts + 1).astype(int).tolist()
@@ -147,12 +147,12 @@ def _together(dataset: Dataset, width: int, room: int) -> list[RowBlock] | None:
     return blocks
 
 
-def _parts_of(shard: Shard, of_row: int, itemsize: int, room: int) -> int | None:
+def _parts_of(shard: Shard, of_row: int, itemsize: int, max_bytes: int) -> int | None:
     """Return into how many parts a shard is cut, so that each fits; None if all are too large."""
     read = PIECE_FEATURES * 24 + 2 * PIECE_ENTRIES * (2 + itemsize) + 4 * shard.n_rows
     for n_parts in range(2, _MOST_PARTS + 1):
         entries = _PART_MARGIN * (4 + itemsize + 4) * shard.nnz / n_parts
-        if read + entries + of_row * (shard.n_rows / n_parts + 1) <= room:
+        if read + entries + of_row * (shard.n_rows / n_parts + 1) <= max_bytes:
             return n_parts
     return None
 

@@ -263,7 +263,7 @@ class Sweeper:
         course: Course,
         n_sweeps: int,
     ) -> bool:
-        """Take a Newton step over the columns with weights, if there is room for it and it is worth it."""
+        """Take a Newton step over the columns with weights, if it fits into memory and is worth it."""
         problem = self._problem
         held, rows = [w.columns for w in working], [w.rows for w in working]
         chosen = [np.flatnonzero(r.any(axis=1)) for r in rows]
