@@ -154,9 +154,9 @@ def with_zeros():
 
     Of 7 to 19 most entries are stored zeros, and the values of feature 4 have squares too small to be told.
     """
-    X, dataset = made(dtype=np.float32)
+    X, dataset = made()
     order = np.random.default_rng(5).permutation(dataset.n_samples)
-    X = X[order].tocsc()
+    X = X[order].tocsc().astype(np.float32)
     entries = [slice(X.indptr[j], X.indptr[j + 1]) for j in range(20)]
     X.data[entries[3]] = 0
     X.data[entries[4]] *= np.float32(1e-30)
