@@ -202,11 +202,11 @@ class _Declared:
 def _declared(kind: type[Any], group: str | None = None) -> list[_Declared]:
     """Return the options of a class, those that `given` stands for in its place."""
     hints = get_type_hints(kind)
-    found: list[_Declared] = []
+    declared: list[_Declared] = []
     for item in fields(kind):
         if GIVEN in item.metadata:
-            found += _declared(item.metadata[GIVEN], item.name)
+            declared += _declared(item.metadata[GIVEN], item.name)
         elif KEY in item.metadata:
             default = item.default if item.default_factory is MISSING else item.default_factory()
-            found.append(_Declared(item.name, hints[item.name], default, item.metadata[KEY], group))
-    return found
+            declared.append(_Declared(item.name, hints[item.name], default, item.metadata[KEY], group))
+    return declared

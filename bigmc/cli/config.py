@@ -27,13 +27,13 @@ def defaults_of(path: Path, context: click.Context) -> Mapping[str, Any]:
     import tomllib  # most commands get no file
 
     try:
-        found = tomllib.loads(path.read_text())
+        options = tomllib.loads(path.read_text())
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}", "check --config") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not TOML: {error}", "write lines such as memory = '2GB'") from None
-    shared = {name: value for name, value in found.items() if not isinstance(value, dict)}
-    tables = {name: value for name, value in found.items() if isinstance(value, dict)}
+    shared = {name: value for name, value in options.items() if not isinstance(value, dict)}
+    tables = {name: value for name, value in options.items() if isinstance(value, dict)}
     used: set[str] = set()
     defaults = _of_group(path, _commands(context, context.command), shared, tables, used)
     unknown = set(shared) - used
@@ -45,11 +45,11 @@ def defaults_of(path: Path, context: click.Context) -> Mapping[str, Any]:
 def _commands(context: click.Context, group: click.Command) -> Mapping[str, Any]:
     """Return the commands of a group by their names: commands, or for groups such a mapping again."""
     assert isinstance(group, click.Group)
-    found: dict[str, Any] = {}
+    commands: dict[str, Any] = {}
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        found[name] = _commands(context, command) if isinstance(command, click.Group) else command
-    return found
+        commands[name] = _commands(context, command) if isinstance(command, click.Group) else command
+    return commands
 
 
 def _of_group(

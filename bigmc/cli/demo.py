@@ -206,8 +206,8 @@ def collect(to: Path) -> dict[str, int]:
 
 def _is_own(file: Path) -> bool:
     """Return whether a file is one that `collect` wrote."""
-    with file.open("rb") as found:
-        return found.readline(80).strip().decode("ascii", "replace") == ",".join(HEADER)
+    with file.open("rb") as stream:
+        return stream.readline(80).strip().decode("ascii", "replace") == ",".join(HEADER)
 
 
 def installed_packages() -> dict[str, tuple[Path, list[Path]]]:
@@ -222,11 +222,11 @@ def installed_packages() -> dict[str, tuple[Path, list[Path]]]:
 
 
 def _sources(folder: Path, skip: tuple[str, ...]) -> list[Path]:
-    found: list[Path] = []
+    files_of_package: list[Path] = []
     for path, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in skip and name != "__pycache__")
-        found += [Path(path) / name for name in sorted(files) if name.endswith(".py")]
-    return [file for file in found if file.is_file()]
+        files_of_package += [Path(path) / name for name in sorted(files) if name.endswith(".py")]
+    return [file for file in files_of_package if file.is_file()]
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -59,9 +59,9 @@ def stopped_by_closed_pipe() -> Iterator[None]:
 
 def _watch(numbers: socket.socket) -> None:
     with numbers:
-        while found := numbers.recv(1):
-            if found[0] in STOPS:
-                _stop(found[0])
+        while signal_number := numbers.recv(1):
+            if signal_number[0] in STOPS:
+                _stop(signal_number[0])
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

@@ -262,7 +262,7 @@ def broken(parse: Callable[[int, int], Exception | None], n: int) -> list[tuple[
     n : int
         Number of records.
     """
-    found: list[tuple[int, Exception]] = []
+    refused: list[tuple[int, Exception]] = []
     open_ranges = [(0, n)] if n else []
     while open_ranges:
         lo, hi = open_ranges.pop()
@@ -270,8 +270,8 @@ def broken(parse: Callable[[int, int], Exception | None], n: int) -> list[tuple[
         if error is None:
             continue
         if hi - lo == 1:
-            found.append((lo, error))
+            refused.append((lo, error))
         else:
             middle = (lo + hi) // 2
             open_ranges += [(middle, hi), (lo, middle)]
-    return found
+    return refused

@@ -122,8 +122,8 @@ class _RecordFinder:
         n = 0
         while True:
             out = kernels.Records(*(array[n:] for array in self.arrays))
-            found: int = kernels.split_records(given, quote, delimiter, state, out)
-            n += found
+            n_more: int = kernels.split_records(given, quote, delimiter, state, out)
+            n += n_more
             if state[kernels.NEXT] >= size:
                 return n
             self._grow()

@@ -59,11 +59,11 @@ def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: Missing) -> d
         indptr, values = np.arange(n_rows + 1, dtype=np.int64) * width, matrix.reshape(-1)
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return {}
-    found = np.empty(n_rows, dtype=np.int64)
-    first_not_finite(indptr, np.ascontiguousarray(values), missing == "keep", found)
+    positions = np.empty(n_rows, dtype=np.int64)
+    first_not_finite(indptr, np.ascontiguousarray(values), missing == "keep", positions)
     bad: dict[int, tuple[int, float]] = {}
-    for i in np.flatnonzero(found >= 0):
-        at = int(found[i])
+    for i in np.flatnonzero(positions >= 0):
+        at = int(positions[i])
         feature = int(matrix.indices[at]) if isinstance(matrix, Rows) else at - int(indptr[i])
         bad[int(i)] = feature, float(values[at])
     return bad

@@ -17,19 +17,19 @@ def with_fields(schema: pa.Schema) -> pa.Schema:
     A column whose own name has the same dots comes first and hides such a field.
     """
     known = dict.fromkeys(schema.names)
-    found = [field for field in _inner("", list(schema)) if field.name not in known]
-    return pa.schema([*schema, *found])
+    inner_fields = [field for field in _inner("", list(schema)) if field.name not in known]
+    return pa.schema([*schema, *inner_fields])
 
 
 def _inner(prefix: str, fields: Sequence[pa.Field]) -> list[pa.Field]:
-    found = []
+    inner_fields = []
     for field in fields:
         if pa.types.is_struct(field.type):
             below = f"{prefix}{field.name}."
             inner = [field.type.field(i) for i in range(field.type.num_fields)]
-            found += [pa.field(f"{below}{one.name}", one.type) for one in inner]
-            found += _inner(below, inner)
-    return found
+            inner_fields += [pa.field(f"{below}{one.name}", one.type) for one in inner]
+            inner_fields += _inner(below, inner)
+    return inner_fields
 
 
 def path_of(name: str, fields: Sequence[pa.Field]) -> tuple[str, ...] | None:

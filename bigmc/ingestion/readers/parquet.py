@@ -130,7 +130,7 @@ def _refuse_long_text(batch: pa.RecordBatch, part: Part, done: int, request: Rea
 
 def _longest_text(batch: pa.RecordBatch) -> tuple[int, int]:
     """Return the row and the bytes of the longest text of a batch."""
-    found = [(0, 0)]
+    longest_texts = [(0, 0)]
     for column in batch.columns:
         kind = column.type
         texts = column.dictionary if pa.types.is_dictionary(kind) else column
@@ -138,19 +138,19 @@ def _longest_text(batch: pa.RecordBatch) -> tuple[int, int]:
             lengths = pc.binary_length(texts)
             lengths = lengths.take(column.indices) if pa.types.is_dictionary(kind) else lengths
             longest = pc.max(lengths).as_py() or 0
-            found.append((pc.index(lengths, longest).as_py(), longest) if longest else (0, 0))
-    return max(found, key=lambda text: text[1])
+            longest_texts.append((pc.index(lengths, longest).as_py(), longest) if longest else (0, 0))
+    return max(longest_texts, key=lambda text: text[1])
 
 
 def longest_text(path: str, names: Sequence[str]) -> tuple[int, int]:
     """Return the row and the bytes of the longest text of some columns of a file, a few rows at a time."""
-    done, found = 0, (0, 0)
+    done, longest_text = 0, (0, 0)
     with _open(path) as file, _refusing(path):
         for batch in file.iter_batches(batch_size=_FEW_ROWS, columns=list(names), use_threads=False):
             row, longest = _longest_text(plain_columns(select(batch, list(names))))
-            found = max(found, (done + row, longest), key=lambda text: text[1])
+            longest_text = max(longest_text, (done + row, longest), key=lambda text: text[1])
             done += batch.num_rows
-    return found
+    return longest_text
 
 
 class ParquetFormat:

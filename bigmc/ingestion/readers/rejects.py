@@ -89,10 +89,10 @@ def settle(rejects: Iterable[Reject], on_bad_row: OnBadRow) -> list[Reject]:
     DataError
         At the first bad row, when it shall stop the run.
     """
-    found = sorted(rejects, key=lambda reject: reject.row)
-    if found and on_bad_row == "fail":
-        raise found[0].error()
-    return found
+    in_order = sorted(rejects, key=lambda reject: reject.row)
+    if in_order and on_bad_row == "fail":
+        raise in_order[0].error()
+    return in_order
 
 
 def rejects_table(rejects: Sequence[Reject]) -> Any:

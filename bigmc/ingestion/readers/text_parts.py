@@ -99,8 +99,10 @@ def refuse_long_record(
     sources: Sequence[Source], spans: Sequence[Span], layout: Layout, limit: RecordLimit | None
 ) -> Exception:
     """Return the error for the longest record of all sources, one of which is too long."""
-    found = [(*longest_record(s, layout, span), s.path) for s, span in zip(sources, spans, strict=True)]
-    line, n_bytes, path = max(found, key=lambda record: record[1])
+    longest_records = [
+        (*longest_record(s, layout, span), s.path) for s, span in zip(sources, spans, strict=True)
+    ]
+    line, n_bytes, path = max(longest_records, key=lambda record: record[1])
     if limit is None or n_bytes > MAX_RECORD_BYTES:
         return DataError(
             f"{path}:{line}: the record is longer than {MAX_RECORD_BYTES >> 20} MiB",
@@ -116,11 +118,11 @@ def part_chunks(
     row = part.first_row
     size, span = max(batch_bytes, part.longest + 8), Span(part.start, part.stop, part.first_line)
     if limit is None or limit.beyond is LongRecords.REFUSE:  # refused when the part was cut
-        found = chunks(part, layout, span, size)
+        chunks_of_part = chunks(part, layout, span, size)
     else:
         skipped = chunks(part, layout, span, size, limit.n_bytes, limit.beyond)
-        found = (chunk.packed() for chunk in skipped)
-    for chunk in found:
+        chunks_of_part = (chunk.packed() for chunk in skipped)
+    for chunk in chunks_of_part:
         yield row, chunk
         row += len(chunk.starts)
     check_count(part, row - part.first_row)
