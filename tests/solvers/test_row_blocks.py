@@ -17,14 +17,9 @@ from bigmc.solvers.sparse import check_memory
 from bigmc.solvers.sparse import solve as solve_run
 from bigmc.solvers.sparse.out_of_core import chunk_plan
 from bigmc.solvers.sparse.ridge import block_reader
+from bigmc.solvers.sparse.ridge.block_plan import BlockPlan, plan_blocks
 from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
-from bigmc.solvers.sparse.ridge.row_blocks import (
-    BlockPlan,
-    RowBlockDescent,
-    descend_blocks,
-    is_unfinished,
-    plan_blocks,
-)
+from bigmc.solvers.sparse.ridge.row_blocks import RowBlockDescent, descend_blocks, is_unfinished
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.checkpoint import FileCheckpoint
 from bigmc.store.weighting import Weighting

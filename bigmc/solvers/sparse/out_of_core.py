@@ -23,7 +23,8 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.in_memory import start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_sample
-from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks, is_unfinished, plan_blocks
+from bigmc.solvers.sparse.ridge.block_plan import plan_blocks
+from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks, is_unfinished
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.sampled.subsampled_newton import CorrectedRounds
 from bigmc.solvers.sparse.state import Start, State

@@ -176,7 +176,7 @@ def _plan(run: SparseRun) -> SolverPlan | None:
         try:
             return plan_memory(limit, size)
         except MemoryLimitError:
-            from bigmc.solvers.sparse.ridge.row_blocks import plan_blocks  # with out_of_core
+            from bigmc.solvers.sparse.ridge.block_plan import plan_blocks  # with out_of_core
 
             if plan_blocks(run, limit) is None:
                 plan_chunks(limit, 1, run.shard_rows, size)

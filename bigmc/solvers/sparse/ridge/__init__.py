@@ -1,1 +1,1 @@
-"""A ridge alone, in memory: dual coordinate descent over samples."""
+"""A ridge alone: dual coordinates of samples, in memory or one block of samples after the other."""

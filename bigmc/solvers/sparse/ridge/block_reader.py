@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.newton import place_entries
-from bigmc.solvers.sparse.ridge.dual_descent import rows_of_block, weighted_rows
+from bigmc.solvers.sparse.ridge.row_order import rows_of_block, weighted_rows
 from bigmc.solvers.sparse.scratch.scratch_arrays import ScratchArrays, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, decoded_blocks, of_rows
 from bigmc.store.dataset import Dataset

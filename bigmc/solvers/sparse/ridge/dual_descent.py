@@ -9,35 +9,25 @@ weights, as LIBLINEAR's is; the bound is of the problem in which it is not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import (
     add_rows,
     descend_duals,
     score_rows,
-    weigh_entries,
 )
-from bigmc.kernels.linear.newton import count_entries, place_entries
 from bigmc.kernels.linear.simd import LANES
-from bigmc.solvers.sparse.ridge.lone_features import Change, LoneFeatures
+from bigmc.solvers.sparse.ridge.duals import ROWS_AT_ONCE, class_spans, dual_value, excess_of, hinge_losses
+from bigmc.solvers.sparse.ridge.lone_features import Change
+from bigmc.solvers.sparse.ridge.row_order import in_row_order
 from bigmc.solvers.sparse.state import Start
-from bigmc.store.block import Block, read_block
 from bigmc.store.dataset import Dataset
-from bigmc.store.row_norms import inverse
-from bigmc.store.weighting import Weighting
 
 MANY_FEATURES = 1000
 """Features that occur from which on dual coordinates are worth it: with fewer Newton steps are quick."""
-_MOST_GROUPS = 4
-"""Groups of classes that go through the entries of a sample together."""
-_SCORED_ROWS = 4096
-"""Samples scored at once."""
 _COPIED = 2048
 """Features whose weights are copied at once."""
 
@@ -85,7 +75,7 @@ class DualDescent:
         self.features = np.flatnonzero(dataset.column_nnz()) if features is None else features
         lone = dataset.column_nnz()[self.features] == 1
         self._shared = np.flatnonzero(~lone)
-        self._rows, self._squares, self._lone = _in_row_order(
+        self._rows, self._squares, self._lone = in_row_order(
             dataset, self.features, lone, engine, fit_intercept
         )
         self._change: Change | None = None
@@ -217,8 +207,8 @@ class DualDescent:
     def objective(self, ridge: float) -> float:
         """Return the training objective of the weights, in which the intercepts are not penalised."""
         total = 0.0
-        for lo in range(0, len(self._visited), _SCORED_ROWS):
-            chosen = self._visited[lo : lo + _SCORED_ROWS]
+        for lo in range(0, len(self._visited), ROWS_AT_ONCE):
+            chosen = self._visited[lo : lo + ROWS_AT_ONCE]
             total += float(self._weights[chosen] @ hinge_losses(self.scores(chosen), self._targets[chosen]))
         squares = sum(float(np.einsum("jr,jr->", w, w, dtype=np.float64)) for w in self.weights())
         return total / self._weight_sum + 0.5 * ridge * squares
@@ -230,8 +220,8 @@ class DualDescent:
         """
         if self._rows.constant:
             excess = excess_of(self._duals)
-            for lo in range(0, len(self._duals), _SCORED_ROWS):  # no second copy of all duals
-                excess.take_off(self._duals[lo : lo + _SCORED_ROWS])
+            for lo in range(0, len(self._duals), ROWS_AT_ONCE):  # no second copy of all duals
+                excess.take_off(self._duals[lo : lo + ROWS_AT_ONCE])
         self._coef[:], self._change = 0.0, None
         add_rows(self._visited, self._rows, self._duals, self._coef)
         self._coef[-1] = 0.0
@@ -256,8 +246,8 @@ class DualDescent:
         scores = np.empty((len(chosen), self._coef.shape[1]), np.float32)
         score_rows(chosen, self._rows, self._coef, scores)
         scores = scores[:, : self.n_classes]
-        for lo in range(0, len(chosen) if len(self._lone.places) else 0, _SCORED_ROWS):
-            some = slice(lo, lo + _SCORED_ROWS)
+        for lo in range(0, len(chosen) if len(self._lone.places) else 0, ROWS_AT_ONCE):
+            some = slice(lo, lo + ROWS_AT_ONCE)
             scores[some] += self._lone.scores(chosen[some], self._duals[:, : self.n_classes], self._change)
         return scores.astype(np.float64)
 
@@ -292,8 +282,8 @@ class DualDescent:
         """Multiply the dual variables of every class by the factor with the largest dual objective."""
         sums, squares = np.zeros(self._coef.shape[1]), np.einsum("jr,jr->r", self._coef, self._coef)
         squares = squares.astype(np.float64)
-        for lo in range(0, len(self._visited), _SCORED_ROWS):
-            chosen = self._visited[lo : lo + _SCORED_ROWS]
+        for lo in range(0, len(self._visited), ROWS_AT_ONCE):
+            chosen = self._visited[lo : lo + ROWS_AT_ONCE]
             duals = self._duals[chosen].astype(np.float64)
             sums += np.abs(duals).sum(axis=0)
             squares += (diagonal[chosen].astype(np.float64) + self._lone.squares[chosen]) @ duals**2
@@ -310,179 +300,7 @@ class DualDescent:
         if not self._duals.any():
             return 0.0
         value = 0.0
-        for lo in range(0, len(self._visited), _SCORED_ROWS):
-            chosen = self._visited[lo : lo + _SCORED_ROWS]
+        for lo in range(0, len(self._visited), ROWS_AT_ONCE):
+            chosen = self._visited[lo : lo + ROWS_AT_ONCE]
             value += dual_value(self._duals[chosen, : self.n_classes], diagonal[chosen])
         return value - self._half_norm()
-
-
-class Excess(NamedTuple):
-    """Shares by which dual variables above 0, and those below, are too large to add up to 0; (n_classes,)."""
-
-    up: NDArray[np.float32]
-    down: NDArray[np.float32]
-
-    def take_off(self, duals: NDArray[np.float32]) -> None:
-        """Scale the dual variables of some samples, shape (n_some, n_classes), down by them."""
-        duals -= np.maximum(duals, 0.0) * self.up
-        duals -= np.minimum(duals, 0.0) * self.down
-
-
-def excess_of(duals: NDArray[np.float32]) -> Excess:
-    """Return what makes dual variables feasible where an intercept is not penalised.
-
-    The larger of the two sides of a class, labels and rest, is scaled down to the other's sum.
-
-    Parameters
-    ----------
-    duals : float32 array of shape (n_samples, n_classes)
-    """
-    up, down = np.zeros(duals.shape[1]), np.zeros(duals.shape[1])
-    for lo in range(0, len(duals), _SCORED_ROWS):
-        some = duals[lo : lo + _SCORED_ROWS]
-        up += np.maximum(some, 0.0).sum(axis=0, dtype=np.float64)
-        down -= np.minimum(some, 0.0).sum(axis=0, dtype=np.float64)
-    pairs = ((up, down), (down, up))
-    scales = (np.divide(b, a, out=np.ones_like(a), where=a > b) for a, b in pairs)
-    return Excess(*((1.0 - scale).astype(np.float32) for scale in scales))
-
-
-def class_spans(width: int, n_threads: int) -> list[tuple[int, int]]:
-    """Return the groups of classes that are worked on at once; any cut gives the same bits.
-
-    Parameters
-    ----------
-    width : int
-        Padded number of classes.
-    n_threads : int
-    """
-    n_groups = width // LANES
-    n_parts = max(-(-n_groups // _MOST_GROUPS), min(n_groups, n_threads))
-    cuts = np.linspace(0, n_groups, n_parts + 1).round().astype(int).tolist()
-    return list(pairwise(cuts))
-
-
-def dual_value(duals: NDArray[np.float32], diagonal: NDArray[np.float32]) -> float:
-    """Return what some samples add to the dual objective, without the norm of the weights.
-
-    Parameters
-    ----------
-    duals : float32 array of shape (n_some, n_classes)
-    diagonal : float32 array of shape (n_some,)
-        ``n ridge / (2 weight)``.
-    """
-    exact = duals.astype(np.float64)
-    squares = np.einsum("ir,ir->i", exact, exact)
-    return float(np.abs(exact).sum()) - 0.5 * float(diagonal.astype(np.float64) @ squares)
-
-
-def hinge_losses(scores: NDArray[np.float64], targets: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Return the sum over the classes of the squared hinge of each sample.
-
-    Parameters
-    ----------
-    scores : float64 array of shape (n_some, n_classes)
-    targets : int32 array of shape (n_some, most labels)
-        Classes of each sample, -1 after the last.
-    """
-    signs = np.full(scores.shape, -1.0)
-    rows, places = np.nonzero(targets >= 0)
-    signs[rows, targets[rows, places]] = 1.0
-    losses: NDArray[np.float64] = (np.maximum(1.0 - signs * scores, 0.0) ** 2).sum(axis=1)
-    return losses
-
-
-def rows_of_block(
-    part: Dataset,
-    features: NDArray[np.int64],
-    column_scale: NDArray[np.float32] | None,
-    engine: Engine,
-    constant: bool,
-) -> tuple[Rows, NDArray[np.float32]]:
-    """Return weighted samples in row order, and their squared norms with the constant; one read does.
-
-    Parameters
-    ----------
-    part : Dataset
-        The samples.
-    features : int64 array
-        All features that occur, increasing.
-    column_scale : float32 array of shape (n_features,) or None
-    engine : Engine
-    constant : bool
-        Whether there is a feature that is always 1.
-    """
-    turned = _turned(read_block(part, 0, part.n_features), features, engine)
-    return weighted_rows(turned, features, column_scale, part.weighting, constant)
-
-
-def weighted_rows(
-    turned: tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]],
-    features: NDArray[np.int64],
-    column_scale: NDArray[np.float32] | None,
-    weighting: Weighting,
-    constant: bool,
-) -> tuple[Rows, NDArray[np.float32]]:
-    """Weight samples in row order, given as offsets, places among the features, and stored values."""
-    indptr, slots, values = turned
-    n_samples = len(indptr) - 1
-    scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
-    weighted, squares = np.empty(len(values), np.float32), np.empty(n_samples, np.float32)
-    ones = np.ones(n_samples, np.float32)
-    weigh_entries(indptr, slots, values, scale, ones, weighted, squares)
-    if weighting.l2:
-        factors = inverse(np.sqrt(squares.astype(np.float64)))
-        weigh_entries(indptr, slots, weighted, np.ones_like(scale), factors, weighted, squares)
-    return Rows(indptr, slots, weighted, constant), squares + np.float32(constant)
-
-
-def _in_row_order(
-    dataset: Dataset, features: NDArray[np.int64], lone: NDArray[np.bool_], engine: Engine, constant: bool
-) -> tuple[Rows, NDArray[np.float32], LoneFeatures]:
-    """Return the weighted samples as far as these features go, and the squared norms of that.
-
-    The rows are of the features that are not `lone`; the norms are of all.
-    """
-    column_scale = dataset.column_scale()
-    row_scale = dataset.row_scale(column_scale)
-    block = read_block(dataset, 0, dataset.n_features)
-    parts = [(features[some], *_turned(block, features[some], engine)) for some in (~lone, lone)]
-    del block
-
-    def weighed() -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
-        own, indptr, slots, values = parts.pop()
-        scale = np.ones(len(own), np.float32) if column_scale is None else column_scale[own]
-        weighted, squares = np.empty(len(values), np.float32), np.empty(dataset.n_samples, np.float32)
-        weigh_entries(indptr, slots, values, scale, row_scale, weighted, squares)
-        return indptr, slots, weighted, squares
-
-    indptr, slots, weighted, squares = weighed()
-    alone = LoneFeatures.of(np.flatnonzero(lone), slots, indptr, weighted, squares)
-    indptr, slots, weighted, squares = weighed()
-    return Rows(indptr, slots, weighted, constant), squares + alone.squares + np.float32(constant), alone
-
-
-def _turned(
-    block: Block, features: NDArray[np.int64], engine: Engine
-) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]:
-    """Return offsets, places among the features, and stored values of the samples in row order."""
-    base, shards = block.base, range(len(block.indptr))
-    indptr = np.zeros(int(base[-1]) + 1, np.int64)
-
-    def count(s: int) -> None:
-        counts = indptr[base[s] + 1 : base[s + 1] + 1]
-        count_entries(features, block.indptr[s], block.indices, counts)
-
-    for _ in engine.map(count, shards):
-        pass
-    np.cumsum(indptr, out=indptr)
-    free = indptr[:-1].copy()
-    slots, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]), block.data.dtype)
-
-    def place(s: int) -> None:
-        shard = (block.indptr[s], block.indices, block.data)
-        place_entries(features, 0, shard, free[base[s] : base[s + 1]], slots, values)
-
-    for _ in engine.map(place, shards):
-        pass
-    return indptr, slots, values

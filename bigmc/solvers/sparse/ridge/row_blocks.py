@@ -13,36 +13,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
-from bigmc.kernels.linear.simd import LANES
-from bigmc.objectives.losses import MultitaskSquaredHinge
 from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.memory_plan import WORKSPACE
-from bigmc.solvers.sparse.ridge.block_reader import PIECE_ENTRIES, PIECE_FEATURES, BlockReader, RowBlock
-from bigmc.solvers.sparse.ridge.dual_descent import (
-    MANY_FEATURES,
-    Excess,
-    class_spans,
-    dual_value,
-    excess_of,
-    hinge_losses,
-)
+from bigmc.solvers.sparse.ridge.block_plan import ROWS_AT_ONCE, BlockPlan, padded_classes
+from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
+from bigmc.solvers.sparse.ridge.duals import Excess, class_spans, dual_value, excess_of, hinge_losses
 from bigmc.solvers.sparse.run import SparseRun, Trained
 from bigmc.solvers.sparse.state import State
-from bigmc.store.dataset import Dataset
 from bigmc.store.files.file_array import file_array
-from bigmc.store.shards.shard import Shard
 
 #: Times through a block while it is in memory. On 1.3 million short texts of twelve classes a gap of .05 took
 #: 12 CPU seconds and five reads with three of them, 11 and six with two, 14 and four with five.
@@ -53,108 +41,7 @@ _SHARES, _LEAST = (0.7, 0.35, 0.1), 1e-4
 #: A proof whose gap is more than this share of the one before is the last: what is left is due to the
 #: intercept, or to single precision.
 _GAINED = 0.7
-#: Samples scored at once.
-_SCORED_ROWS = 1024
-#: Parts of a shard at most: each reads all of it. Some have longer samples than others.
-_MOST_PARTS, _PART_MARGIN = 16, 1.25
 _UNKNOWN = Certificate(0.0, math.inf, 1.0)
-
-
-class BlockPlan(NamedTuple):
-    """How the samples are divided.
-
-    Attributes
-    ----------
-    blocks : list of RowBlock
-        Samples that are in memory together.
-    features : int64 array of shape (n_used,)
-        Features that occur.
-    duals_in_file : bool
-        Whether the dual variables lie in a scratch file.
-    """
-
-    blocks: list[RowBlock]
-    features: NDArray[np.int64]
-    duals_in_file: bool = False
-
-    def first_reads(self, dataset: Dataset) -> float:
-        """Return what the first time through all blocks reads and writes about, in units of all entries.
-
-        A shard in parts is read to count the entries of its samples, and for each part, which is written.
-        """
-        cut = [block.shards[0] for block in self.blocks if not block.is_whole(dataset)]
-        more = sum(dataset.shards[s].nnz for s in cut) + sum(dataset.shards[s].nnz for s in set(cut))
-        return 1.0 + more / max(dataset.nnz, 1)
-
-
-def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
-    """Return a plan of blocks, or None where another solver must be used.
-
-    That is so with a penalty besides the ridge, or another loss, with few features, and where the weights and
-    some part of a shard do not fit into memory, by default the limit of the run. Dual variables stay in
-    memory where they take at most half of it.
-    """
-    task, dataset = run.task, run.task.dataset
-    if task.alpha > 0 or task.objective.loss.name != MultitaskSquaredHinge.name:
-        return None
-    if not run.descent.line_search or run.limits.max_passes < 2:
-        return None
-    features = np.flatnonzero(dataset.column_nnz())
-    if len(features) < MANY_FEATURES:
-        return None
-    width, n_used = _width(dataset.n_classes), len(features) + 1
-    fixed = WORKSPACE + 24 * dataset.n_features + 8 * n_used
-    fixed += 8 * width * n_used  # weights, and those of the proof, or a copy at the end
-    fixed += _SCORED_ROWS * (4 * width + 40 * dataset.n_classes)
-    fixed += 8 * dataset.n_samples if task.sample_weight is not None else 0
-    free = (run.limits.memory if limit is None else limit) - fixed
-    duals = 4 * dataset.n_classes * dataset.n_samples
-    in_file = duals > free // 2
-    blocks = _together(dataset, width, free if in_file else free - duals)
-    if blocks is None:
-        return None
-    plan = BlockPlan(blocks, features, in_file)
-    return plan if run.limits.max_passes >= plan.first_reads(dataset) + 1 else None
-
-
-def _together(dataset: Dataset, width: int, max_bytes: int) -> list[RowBlock] | None:
-    """Return which samples are in memory together; None if not even a small part of a shard fits."""
-    itemsize, base = dataset.dtype.itemsize, dataset.base
-    of_row = 4 * width + 8 * 6 + 4 * dataset.most_labels()
-    of_entry = 2 + itemsize + 4 + itemsize + 4  # as stored, in row order, and weighted
-    of_features = 8 * dataset.n_features
-    blocks: list[RowBlock] = []
-    left = 0
-    counted = 4 * dataset.n_samples if any(
-        of_row * shard.n_rows + of_entry * shard.nnz + of_features > max_bytes for shard in dataset.shards
-    ) else 0  # fmt: skip
-    for s, shard in enumerate(dataset.shards):
-        n_bytes = of_row * shard.n_rows + of_entry * shard.nnz + of_features
-        start, stop = int(base[s]), int(base[s + 1])
-        if n_bytes <= left:
-            blocks[-1] = RowBlock([*blocks[-1].shards, s], blocks[-1].start, stop)
-            left -= n_bytes
-        elif n_bytes <= max_bytes - counted:
-            blocks.append(RowBlock([s], start, stop))
-            left = max_bytes - counted - n_bytes
-        else:
-            n_parts = _parts_of(shard, of_row, itemsize, max_bytes - counted)
-            if n_parts is None:
-                return None
-            cuts = np.linspace(start, stop, n_parts + 1).astype(int).tolist()
-            blocks += [RowBlock([s], lo, hi) for lo, hi in pairwise(cuts) if hi > lo]
-            left = 0
-    return blocks
-
-
-def _parts_of(shard: Shard, of_row: int, itemsize: int, max_bytes: int) -> int | None:
-    """Return into how many parts a shard is cut, so that each fits; None if all are too large."""
-    read = PIECE_FEATURES * 24 + 2 * PIECE_ENTRIES * (2 + itemsize) + 4 * shard.n_rows
-    for n_parts in range(2, _MOST_PARTS + 1):
-        entries = _PART_MARGIN * (4 + itemsize + 4) * shard.nnz / n_parts
-        if read + entries + of_row * (shard.n_rows / n_parts + 1) <= max_bytes:
-            return n_parts
-    return None
 
 
 def is_unfinished(saved: Packed) -> bool:
@@ -214,7 +101,7 @@ class RowBlockDescent:
         self._reader = BlockReader(self._dataset, plan.features, self._engine, constant, folder)
         self.column_scale = self._reader.column_scale
         self._ridge = run.task.objective.ridge
-        self._spans = class_spans(_width(self._dataset.n_classes), self._engine.n_threads)
+        self._spans = class_spans(padded_classes(self._dataset.n_classes), self._engine.n_threads)
         self._forget()
 
     def _forget(self) -> None:
@@ -224,7 +111,7 @@ class RowBlockDescent:
             self._duals = file_array((n_samples, n_classes), np.float32, self._run.context.scratch)
         else:
             self._duals = np.zeros((n_samples, n_classes), np.float32)
-        self._coef = np.zeros((len(self._plan.features) + 1, _width(n_classes)), np.float32)
+        self._coef = np.zeros((len(self._plan.features) + 1, padded_classes(n_classes)), np.float32)
         self._history: list[Figures] = []
         self._n_epochs, self._n_proofs, self._bytes_read = 0, 0, 0
         self._bytes_next = self._plan.first_reads(self._dataset) * self._dataset.nnz * self._entry_bytes
@@ -359,8 +246,8 @@ class RowBlockDescent:
         self._duals = np.zeros((0, n_classes), np.float32)
         used = np.flatnonzero(self._coef[:-1, :n_classes].any(axis=1))
         rows: NDArray[Any] = np.zeros((len(used), self._run.task.width), np.float32)
-        for lo in range(0, len(used), _SCORED_ROWS):
-            some = slice(lo, lo + _SCORED_ROWS)
+        for lo in range(0, len(used), ROWS_AT_ONCE):
+            some = slice(lo, lo + ROWS_AT_ONCE)
             rows[some, :n_classes] = self._coef[used[some], :n_classes]
         intercept = self._coef[-1, :n_classes].astype(np.float64)
         state = State(Coefficients(self._plan.features[used], rows), intercept, top=self._run.task.alpha)
@@ -452,9 +339,5 @@ class RowBlockDescent:
         return losses, value
 
 
-def _width(n_classes: int) -> int:
-    return -(-n_classes // LANES) * LANES
-
-
 def _pieces(places: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-    return (places[lo : lo + _SCORED_ROWS] for lo in range(0, len(places), _SCORED_ROWS))
+    return (places[lo : lo + ROWS_AT_ONCE] for lo in range(0, len(places), ROWS_AT_ONCE))

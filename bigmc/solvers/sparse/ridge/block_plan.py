@@ -1,0 +1,125 @@
+"""Which samples of a ridge problem larger than memory are in memory together."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear.simd import LANES
+from bigmc.objectives.losses import MultitaskSquaredHinge
+from bigmc.solvers.sparse.memory_plan import WORKSPACE
+from bigmc.solvers.sparse.ridge.block_reader import PIECE_ENTRIES, PIECE_FEATURES, RowBlock
+from bigmc.solvers.sparse.ridge.dual_descent import MANY_FEATURES
+from bigmc.solvers.sparse.run import SparseRun
+from bigmc.store.dataset import Dataset
+from bigmc.store.shards.shard import Shard
+
+#: Samples scored at once.
+ROWS_AT_ONCE = 1024
+#: Parts of a shard at most: each reads all of it. Some have longer samples than others.
+_MOST_PARTS, _PART_MARGIN = 16, 1.25
+
+
+class BlockPlan(NamedTuple):
+    """How the samples are divided.
+
+    Attributes
+    ----------
+    blocks : list of RowBlock
+        Samples that are in memory together.
+    features : int64 array of shape (n_used,)
+        Features that occur.
+    duals_in_file : bool
+        Whether the dual variables lie in a scratch file.
+    """
+
+    blocks: list[RowBlock]
+    features: NDArray[np.int64]
+    duals_in_file: bool = False
+
+    def first_reads(self, dataset: Dataset) -> float:
+        """Return what the first time through all blocks reads and writes about, in units of all entries.
+
+        A shard in parts is read to count the entries of its samples, and for each part, which is written.
+        """
+        cut = [block.shards[0] for block in self.blocks if not block.is_whole(dataset)]
+        more = sum(dataset.shards[s].nnz for s in cut) + sum(dataset.shards[s].nnz for s in set(cut))
+        return 1.0 + more / max(dataset.nnz, 1)
+
+
+def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
+    """Return a plan of blocks, or None where another solver must be used.
+
+    That is so with a penalty besides the ridge, or another loss, with few features, and where the weights and
+    some part of a shard do not fit into memory, by default the limit of the run. Dual variables stay in
+    memory where they take at most half of it.
+    """
+    task, dataset = run.task, run.task.dataset
+    if task.alpha > 0 or task.objective.loss.name != MultitaskSquaredHinge.name:
+        return None
+    if not run.descent.line_search or run.limits.max_passes < 2:
+        return None
+    features = np.flatnonzero(dataset.column_nnz())
+    if len(features) < MANY_FEATURES:
+        return None
+    width, n_used = padded_classes(dataset.n_classes), len(features) + 1
+    fixed = WORKSPACE + 24 * dataset.n_features + 8 * n_used
+    fixed += 8 * width * n_used  # weights, and those of the proof, or a copy at the end
+    fixed += ROWS_AT_ONCE * (4 * width + 40 * dataset.n_classes)
+    fixed += 8 * dataset.n_samples if task.sample_weight is not None else 0
+    free = (run.limits.memory if limit is None else limit) - fixed
+    duals = 4 * dataset.n_classes * dataset.n_samples
+    in_file = duals > free // 2
+    blocks = _together(dataset, width, free if in_file else free - duals)
+    if blocks is None:
+        return None
+    plan = BlockPlan(blocks, features, in_file)
+    return plan if run.limits.max_passes >= plan.first_reads(dataset) + 1 else None
+
+
+def _together(dataset: Dataset, width: int, max_bytes: int) -> list[RowBlock] | None:
+    """Return which samples are in memory together; None if not even a small part of a shard fits."""
+    itemsize, base = dataset.dtype.itemsize, dataset.base
+    of_row = 4 * width + 8 * 6 + 4 * dataset.most_labels()
+    of_entry = 2 + itemsize + 4 + itemsize + 4  # as stored, in row order, and weighted
+    of_features = 8 * dataset.n_features
+    blocks: list[RowBlock] = []
+    left = 0
+    counted = 4 * dataset.n_samples if any(
+        of_row * shard.n_rows + of_entry * shard.nnz + of_features > max_bytes for shard in dataset.shards
+    ) else 0  # fmt: skip
+    for s, shard in enumerate(dataset.shards):
+        n_bytes = of_row * shard.n_rows + of_entry * shard.nnz + of_features
+        start, stop = int(base[s]), int(base[s + 1])
+        if n_bytes <= left:
+            blocks[-1] = RowBlock([*blocks[-1].shards, s], blocks[-1].start, stop)
+            left -= n_bytes
+        elif n_bytes <= max_bytes - counted:
+            blocks.append(RowBlock([s], start, stop))
+            left = max_bytes - counted - n_bytes
+        else:
+            n_parts = _parts_of(shard, of_row, itemsize, max_bytes - counted)
+            if n_parts is None:
+                return None
+            cuts = np.linspace(start, stop, n_parts + 1).astype(int).tolist()
+            blocks += [RowBlock([s], lo, hi) for lo, hi in pairwise(cuts) if hi > lo]
+            left = 0
+    return blocks
+
+
+def _parts_of(shard: Shard, of_row: int, itemsize: int, max_bytes: int) -> int | None:
+    """Return into how many parts a shard is cut, so that each fits; None if all are too large."""
+    read = PIECE_FEATURES * 24 + 2 * PIECE_ENTRIES * (2 + itemsize) + 4 * shard.n_rows
+    for n_parts in range(2, _MOST_PARTS + 1):
+        entries = _PART_MARGIN * (4 + itemsize + 4) * shard.nnz / n_parts
+        if read + entries + of_row * (shard.n_rows / n_parts + 1) <= max_bytes:
+            return n_parts
+    return None
+
+
+def padded_classes(n_classes: int) -> int:
+    """Return the number of classes padded to whole vectors."""
+    return -(-n_classes // LANES) * LANES
