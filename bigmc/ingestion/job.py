@@ -38,6 +38,7 @@ from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, LongRecordError, LongRecords, RecordLimit
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.target import is_published, refuse_foreign_folder
 from bigmc.ingestion.workers import PartTask, write_part
 from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS
 from bigmc.ingestion.writing.pipeline import ALONE, Crew
@@ -46,7 +47,7 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, IfBusy, exclusive
-from bigmc.store.files.layout import CLASSES, GROUP, MANIFEST, SHARDS, STATISTICS, WIP, read_manifest
+from bigmc.store.files.layout import SHARDS, STATISTICS, WIP
 from bigmc.store.files.work_file import read_work_file, write_work_file
 
 ROWS_PER_PART = 60_000
@@ -57,8 +58,6 @@ SMALLEST_PART, LARGEST_PART = 1 << 20, 256 << 20
 
 SKIPPED_LABELS = 1 << 16
 """Bytes for the labels of records that are too long to be read before there is memory for them."""
-
-_OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,11 @@ class Job:
         return engine.local() if self.sources[0].in_memory else engine
 
     def _run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
-        if not self._is_done():
-            self._refuse_foreign_folder()
+        if not is_published(self.to, self.recipe):
+            refuse_foreign_folder(self.to)
             self._refuse_small_limit(engine)
             with exclusive(self._lock), prompt_release(self.limit):
-                if not self._is_done():  # by the process that held the lock before
+                if not is_published(self.to, self.recipe):  # by the process that held the lock before
                     self._refuse_others()
                     for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
                         disk.try_clear(leftover)
@@ -189,12 +188,12 @@ class Job:
         """
         nothing = {"n_pieces": 0, "n_samples": 0}
         engine = self._at_the_data(engine)
-        if self._is_done():
+        if is_published(self.to, self.recipe):
             return nothing
-        self._refuse_foreign_folder()
+        refuse_foreign_folder(self.to)
         with ExitStack() as held, prompt_release(self.limit):
             with exclusive(self._lock, IfBusy.WAIT):
-                if self._is_done():
+                if is_published(self.to, self.recipe):
                     return nothing
                 self._refuse_others(count)
                 job, parts = self._prepared(engine, progress)
@@ -373,29 +372,3 @@ class Job:
         largest = max(self.recipe.splits.values())
         row_bytes = bytes_per_row(self.sources[0])
         return int(np.clip(row_bytes * ROWS_PER_PART / largest, SMALLEST_PART, LARGEST_PART))
-
-    def _is_done(self) -> bool:
-        if not (self.to / MANIFEST).exists():
-            return False
-        manifest = read_manifest(self.to)
-        if manifest.signature != self.recipe.signature:
-            differences = self.recipe.differences(manifest.provenance.get("recipe", {}))
-            raise DataError(
-                f"the dataset {self.to} was made with other parameters ({'; '.join(differences)})",
-                "delete it, or give another --to",
-            )
-        return True
-
-    def _refuse_foreign_folder(self) -> None:
-        """Refuse a target that holds anything but an unfinished dataset: parts of it will be removed."""
-        if self.to.is_dir():
-            present = {entry.name for entry in self.to.iterdir() if not entry.name.endswith(PARTIAL)}
-            passing = (PARTIAL, ".lock")
-            work = {entry.name for entry in (self.to / WIP).glob("*") if not entry.name.endswith(passing)}
-            if not present or (
-                WIP in present and present <= _OWN and work <= {"lock", "plan.json", "parts", MAP}
-            ):
-                return
-        elif not self.to.exists():
-            return
-        raise DataError(f"{self.to} exists and is not a bigmc dataset", "give another --to")

@@ -29,13 +29,7 @@ from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, Measured
 from bigmc.solvers.sparse.chunks.evaluation import evaluated, reached
-from bigmc.solvers.sparse.chunks.loss import (
-    Evaluation,
-    Weights,
-    descend,
-    improve,
-    violation_to_reach,
-)
+from bigmc.solvers.sparse.chunks.loss import Evaluation, Weights, descend, improve, violation_to_reach
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
@@ -47,10 +41,9 @@ from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, n
 from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
-#: The first damping for every chunk, the least, and its factors after bad and good rounds.
-_DAMPING, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.02, 2.0, 0.85
-#: The first damping where rounds take stochastic steps.
-_DAMPING_BY_ROWS = 0.5
+#: The first damping for every chunk, also where rounds take stochastic steps, the least, and its factors after
+#: bad and good rounds.
+_DAMPING, _DAMPING_BY_ROWS, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.5, 0.02, 2.0, 0.85
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.

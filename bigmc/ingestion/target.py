@@ -1,0 +1,54 @@
+"""The folder that an ingest makes: whether it is there already, and that nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bigmc.errors import DataError
+from bigmc.ingestion.fit_feature_map import MAP
+from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS
+from bigmc.store.files.atomic import PARTIAL
+from bigmc.store.files.layout import CLASSES, GROUP, MANIFEST, SHARDS, STATISTICS, WIP, read_manifest
+
+_OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
+_OWN_WORK = {"lock", "plan.json", "parts", MAP}
+
+
+def is_published(to: Path, recipe: Recipe) -> bool:
+    """Return whether the dataset of a recipe is complete.
+
+    Raises
+    ------
+    DataError
+        If it was made by another recipe.
+    """
+    if not (to / MANIFEST).exists():
+        return False
+    manifest = read_manifest(to)
+    if manifest.signature != recipe.signature:
+        differences = recipe.differences(manifest.provenance.get("recipe", {}))
+        raise DataError(
+            f"the dataset {to} was made with other parameters ({'; '.join(differences)})",
+            "delete it, or give another --to",
+        )
+    return True
+
+
+def refuse_foreign_folder(to: Path) -> None:
+    """Refuse a target that holds anything but an unfinished dataset: parts of it will be removed.
+
+    Raises
+    ------
+    DataError
+        If it does.
+    """
+    if to.is_dir():
+        present = {entry.name for entry in to.iterdir() if not entry.name.endswith(PARTIAL)}
+        passing = (PARTIAL, ".lock")
+        work = {entry.name for entry in (to / WIP).glob("*") if not entry.name.endswith(passing)}
+        if not present or (WIP in present and present <= _OWN and work <= _OWN_WORK):
+            return
+    elif not to.exists():
+        return
+    raise DataError(f"{to} exists and is not a bigmc dataset", "give another --to")
