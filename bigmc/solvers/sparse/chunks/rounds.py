@@ -41,8 +41,7 @@ from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, n
 from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
-#: The first damping for every chunk, also where rounds take stochastic steps, the least, and its factors after
-#: bad and good rounds.
+#: The first damping for every chunk, the same for stochastic steps, the least, and factors of rounds.
 _DAMPING, _DAMPING_BY_ROWS, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.5, 0.02, 2.0, 0.85
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
