@@ -23,6 +23,9 @@ _NONE = -1
 NAME_COST = 120
 """Bytes of a name, besides its arrays, while a model is opened: a Python object, and in a sorted copy."""
 
+_COMPARED = 1024
+"""Names compared at once: they become Python objects for that."""
+
 _NAME_COLUMNS = {"bucket": pa.int64(), "name": pa.string(), "sign": pa.int8(), "count": pa.int64()}
 
 
@@ -52,8 +55,18 @@ def _are_in_order(features: NDArray[np.int64], names: pa.Table) -> bool:
     rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)
     if np.any(rank >= NAMES_PER_FEATURE) or not np.isin(buckets, features).all():
         return False
-    texts = names.column("name").to_pylist() if is_tie.any() else []
-    return all(texts[i] <= texts[i + 1] for i in np.flatnonzero(is_tie).tolist())
+    return all(
+        _are_sorted(names.column("name"), lo, is_tie[lo : lo + _COMPARED])
+        for lo in range(0, len(is_tie), _COMPARED)
+    )
+
+
+def _are_sorted(texts: pa.ChunkedArray, start: int, is_tie: NDArray[np.bool_]) -> bool:
+    """Return whether each of these texts, from `start` on, that ties with the next is not greater than it."""
+    if not is_tie.any():
+        return True
+    some = texts.slice(start, len(is_tie) + 1).to_pylist()
+    return all(some[i] <= some[i + 1] for i in np.flatnonzero(is_tie).tolist())
 
 
 def names_to_arrays(names: pa.Table) -> dict[str, NDArray[Any]]:

@@ -54,6 +54,9 @@ _SWEEPS = 3
 _NEGLIGIBLE = 0.02
 #: Entries of a feature in a chunk with which it is damped by d times its curvature.
 _ENTRIES = 50.0
+#: Share of its curvature over all samples that a centred column is taken to have at least in a chunk. Where a
+#: chunk has no positive margin, its loss is flat, and no damping would hold what the gradient of all pulls.
+_LEAST_SHARE = 0.01
 #: With one chunk: sweeps at most; the violation to reach in units of what was measured, and of alpha at least
 #: and at most; and without alpha the gap that it comes to, in units of the tolerance.
 _MOST_SWEEPS = 300
@@ -328,7 +331,7 @@ def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping
         if part.means is None:
             added, noisy = np.maximum(raw - curvature, 0.0), raw
         else:  # what chunks get wrong is mostly what the level does to these columns
-            added, noisy = np.zeros(len(raw)), np.sqrt(curvature * raw)
+            added, noisy = np.zeros(len(raw)), np.sqrt(np.maximum(curvature, _LEAST_SHARE * raw) * raw)
         added += damping * noisy * np.sqrt(_ENTRIES / np.maximum(counts[part.layer][part.places], 1))
         tilt = whole_gradients(part, chunk, anchor) - gradient - added[:, None] * part.rows
         terms.append(Terms(tilt, part.problem.objective.ridge + added))
