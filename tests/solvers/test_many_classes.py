@@ -96,7 +96,7 @@ def sparse_problem(n, d, m, generator):
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "multitask_squared_hinge", "huber_hinge", "log_loss"])
-@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("fit_intercept", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_bounds_of_chunks_enclose_the_optimum(loss, fit_intercept, monkeypatch):
     dataset = sparse_problem(1500, 40, 15, np.random.default_rng(5))
     options = {"alpha": 5e-3, "loss": loss, "fit_intercept": fit_intercept}
