@@ -34,8 +34,9 @@ _THREAD = 3 << 20
 _THREADS_PART = 8
 #: Part of the limit for the histograms of trees, where the codes stay in memory.
 _HISTOGRAMS_PART = 8
-#: Compiled kernels, chunks being decoded, tables of the learners.
-_WORKSPACE = 18 << 20
+#: Compiled kernels with the pages of LLVM that load them (22 MB were measured, 25 on another machine), chunks
+#: being decoded, tables of the learners.
+_WORKSPACE = 22 << 20
 
 
 @dataclass(frozen=True)
