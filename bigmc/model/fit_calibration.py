@@ -144,11 +144,11 @@ def _fisher_scoring(rows: _HeldOut, link: _Link, start: NDArray[np.float64], n_f
     """
     lower, upper = np.array([_LOG_SCALES, _OFFSETS, _LOG_POWERS]).T[:, : len(start)]
     parameters, damping = start, 1e-3
-    loss, slope, curvature = _derivatives(rows, link, start, n_free)
+    loss, gradient, curvature = _derivatives(rows, link, start, n_free)
     for _ in range(_MOST_STEPS):
         damped = curvature + np.diag(damping * np.diag(curvature) + 1e-12)
-        step = -np.linalg.solve(damped, slope)
-        if -0.5 * (slope @ step) < _TOL:
+        step = -np.linalg.solve(damped, gradient)
+        if -0.5 * (gradient @ step) < _TOL:
             break
         step /= max(1.0, np.abs(step).max() / _LONGEST_STEP)
         new = parameters.copy()
@@ -156,7 +156,7 @@ def _fisher_scoring(rows: _HeldOut, link: _Link, start: NDArray[np.float64], n_f
         new = np.clip(new, lower, upper)
         derivatives = _derivatives(rows, link, new, n_free)
         if derivatives[0] < loss:
-            parameters, (loss, slope, curvature), damping = new, derivatives, max(damping / 10, 1e-9)
+            parameters, (loss, gradient, curvature), damping = new, derivatives, max(damping / 10, 1e-9)
         else:
             damping *= 10
     return _Fit(parameters, loss)
@@ -166,7 +166,7 @@ def _derivatives(
     rows: _HeldOut, link: _Link, parameters: NDArray[np.float64], n_free: int
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean log loss, its gradient, and its Hessian as expected by the probabilities."""
-    loss, slope, curvature = 0.0, np.zeros(n_free), np.zeros((n_free, n_free))
+    loss, gradient, curvature = 0.0, np.zeros(n_free), np.zeros((n_free, n_free))
     doubt = 1.0 / (rows.n_rows + 2) if rows.n_rows <= _FEW_ROWS else 0.0
     for scores, codes in rows.chunks:
         logits, derivatives = link(scores, parameters)
@@ -179,12 +179,12 @@ def _derivatives(
         parts = [(d, chances * d) for d in derivatives[:n_free]]
         means = [weighted.sum(axis=1) for _, weighted in parts]
         for i, (derivative, weighted) in enumerate(parts):
-            slope[i] += means[i].sum(dtype=np.float64) - _expected(derivative, own, doubt)
+            gradient[i] += means[i].sum(dtype=np.float64) - _expected(derivative, own, doubt)
             for j in range(i + 1):
                 entry = np.vdot(weighted, parts[j][0]) - np.vdot(means[i], means[j])
                 curvature[i, j] += entry
                 curvature[j, i] = curvature[i, j]
-    return loss / rows.n_rows, slope / rows.n_rows, curvature / rows.n_rows
+    return loss / rows.n_rows, gradient / rows.n_rows, curvature / rows.n_rows
 
 
 def _expected(
@@ -221,8 +221,8 @@ def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Cal
         scale = np.exp(parameters[0])
         logits = scale * scores + parameters[1]
         value = np.logaddexp(0.0, np.where(is_label, -logits, logits)).mean()
-        slope = scipy.special.expit(logits) - is_label
-        return float(value), np.array([(slope * scores).mean() * scale, slope.mean()])
+        gradient = scipy.special.expit(logits) - is_label
+        return float(value), np.array([(gradient * scores).mean() * scale, gradient.mean()])
 
     bounds = [_LOG_SCALES, (-50.0, 50.0)]
     minimum = minimize(log_loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=bounds)

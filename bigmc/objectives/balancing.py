@@ -76,14 +76,14 @@ def _reached(edges: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
     return reached
 
 
-def balance_tasks(slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+def balance_tasks(residuals: NDArray[np.float64]) -> NDArray[np.float64]:
     """Find factors that make the dual variables of every class and of its rest add up to the same.
 
     The larger of the two sums is scaled down.
 
     Parameters
     ----------
-    slopes : float64 array of shape (n_classes, n_classes)
+    residuals : float64 array of shape (n_classes, n_classes)
         Sums of the dual variables of the task of each class (column) over the samples of each (row).
 
     Returns
@@ -91,8 +91,8 @@ def balance_tasks(slopes: NDArray[np.float64]) -> NDArray[np.float64]:
     float64 array of shape (n_classes, n_classes)
         Factor of each entry.
     """
-    own = np.diag(slopes)
-    rest = slopes.sum(axis=0) - own
+    own = np.diag(residuals)
+    rest = residuals.sum(axis=0) - own
     common = np.minimum(own, rest)
     shares = [np.divide(common, part, out=np.zeros(len(own)), where=part > 0) for part in (own, rest)]
     factors = np.tile(shares[1], (len(own), 1))

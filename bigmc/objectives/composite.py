@@ -120,31 +120,31 @@ class Objective:
     def _pair(self) -> Pair:
         return Pair(self.loss.kernels, self.penalty.kernel)
 
-    def slopes_width(self, n_classes: int, width: int) -> int:
-        """Return the columns of arrays of slopes beside scores of a width: two classes are one margin."""
-        return 1 if self.loss.keeps_slopes and n_classes == 2 else width
+    def residuals_width(self, n_classes: int, width: int) -> int:
+        """Return the columns of arrays of residuals beside scores of a width: two classes are one margin."""
+        return 1 if self.loss.keeps_residuals and n_classes == 2 else width
 
-    def slopes_beside(self, n_classes: int, width: int) -> int:
-        """Return how many slopes and shares of a sample there are in addition to its scores."""
-        if not self.loss.keeps_slopes:
+    def residuals_beside(self, n_classes: int, width: int) -> int:
+        """Return how many residuals and shares of a sample there are in addition to its scores."""
+        if not self.loss.keeps_residuals:
             return 0
-        of_slopes = self.slopes_width(n_classes, width)
-        return of_slopes if of_slopes == width else 2 * of_slopes
+        of_residuals = self.residuals_width(n_classes, width)
+        return of_residuals if of_residuals == width else 2 * of_residuals
 
-    def fill_slopes(
+    def fill_residuals(
         self,
         scores: NDArray[np.floating],
         labels: NDArray[np.int32],
-        slopes: NDArray[np.floating],
+        residuals: NDArray[np.floating],
         shares: NDArray[np.floating] | None,
     ) -> None:
-        """Fill slopes, which may be the scores themselves, if the loss keeps them; and shares, if given.
+        """Fill residuals, which may be the scores themselves, if the loss keeps them; and shares, if given.
 
-        See `bigmc.kernels.linear.log_rows.fill_slopes`.
+        See `bigmc.kernels.linear.log_rows.fill_residuals`.
         """
-        if self.loss.keeps_slopes:
-            none = np.empty((0, slopes.shape[1]), slopes.dtype)
-            log_rows.fill_slopes(scores, labels, slopes, none if shares is None else shares)
+        if self.loss.keeps_residuals:
+            none = np.empty((0, residuals.shape[1]), residuals.dtype)
+            log_rows.fill_residuals(scores, labels, residuals, none if shares is None else shares)
 
     def add_gradients(
         self,
@@ -157,10 +157,10 @@ class Objective:
     ) -> None:
         """Add up gradients of columns; see `bigmc.kernels.linear.loss_columns.add_gradients`.
 
-        Samples of a loss that keeps slopes have these instead of scores, see `fill_slopes`.
+        Samples of a loss that keeps residuals have these instead of scores, see `fill_residuals`.
         """
         largest = curvature is Curvature.LARGEST
-        if self.loss.keeps_slopes:
+        if self.loss.keeps_residuals:
             log_columns.add_gradients(places, entries, samples, n_classes, sums, largest)
             return
         loss_columns.add_gradients(self.loss.kernels, places, entries, samples, n_classes, sums, largest)
@@ -209,9 +209,9 @@ class Objective:
     ) -> None:
         """Measure columns; see `bigmc.kernels.linear.composite.gradient_norms`.
 
-        Samples of a loss that keeps slopes have these instead of scores, with the factors in them.
+        Samples of a loss that keeps residuals have these instead of scores, with the factors in them.
         """
-        if self.loss.keeps_slopes:
+        if self.loss.keeps_residuals:
             log_columns.gradient_norms(self.penalty.kernel, columns, samples, level, support, out)
         elif self.specialised:
             squared_hinge.gradient_norms(columns, _one_label(samples), level, factor, support, out)

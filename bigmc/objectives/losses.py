@@ -1,9 +1,9 @@
 """Losses: each one object that knows its name, its value, its dual and what an intercept does to it.
 
 Most are given by sums over the samples, by own class (row) and other class (column), which the loss's
-`class_sums` adds up: `slopes`, from which its derivatives follow, `values` and `curvatures`. What is needed
-where pairs of classes would be too many is added up by `class_totals`.
-A slope is half a derivative, so that ``2 / n`` is the factor of all gradients.
+`class_sums` adds up: `residuals`, from which its derivatives follow, `values` and `curvatures`. What is
+needed where pairs of classes would be too many is added up by `class_totals`.
+A residual is half a derivative by a score, so that ``2 / n`` is the factor of all gradients.
 
 Labels are a row of class codes for each sample, increasing, -1 after the last: one code where a sample has
 one label, any number where labels are sets.
@@ -40,10 +40,10 @@ class Loss(ABC):
     newton_keeps_scores : bool
         What the gradient leaves for the Hessian in a Newton step is a number for every score, otherwise one
         word of bits for every sample.
-    balanced_slopes : bool
+    balanced_residuals : bool
         The derivatives of a sample's loss add up to zero over the classes, and so do those by the weights of
         a feature.
-    keeps_slopes : bool
+    keeps_residuals : bool
         Half the derivatives of a sample say what its Hessian is: sums over columns take them from a matrix
         that has been computed once, see `bigmc.kernels.linear.log_columns`.
     correctable : bool
@@ -63,8 +63,8 @@ class Loss(ABC):
     kernels: ClassVar[LossKernels]
     set_kernels: ClassVar[LossKernels]
     newton_keeps_scores: ClassVar[bool] = False
-    balanced_slopes: ClassVar[bool] = True
-    keeps_slopes: ClassVar[bool] = False
+    balanced_residuals: ClassVar[bool] = True
+    keeps_residuals: ClassVar[bool] = False
     correctable: ClassVar[bool] = True
     plain_squared_hinge: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = True
@@ -75,7 +75,7 @@ class Loss(ABC):
     def class_sums(
         self, scores: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
+        """Add to residuals, values and curvatures; see `bigmc.kernels.linear.losses.sums.class_sums`."""
         class_sums(self.kernels, scores, labels, weights, sums)
 
     def class_totals(
@@ -86,7 +86,7 @@ class Loss(ABC):
 
     def n_kept(self, n_classes: int) -> int:
         """Return how many classes' derivatives say what those of all are."""
-        return n_classes - 1 if self.balanced_slopes else n_classes
+        return n_classes - 1 if self.balanced_residuals else n_classes
 
     def unpacked(self, kept: Floats, n_classes: int, width: int) -> Floats:
         """Return gradients of shape (n_features, width) from those of the last `n_kept` classes."""
@@ -102,26 +102,26 @@ class Loss(ABC):
         return values
 
     @abstractmethod
-    def intercept_slope(self, slopes: Floats) -> Floats:
+    def intercept_gradient(self, residuals: Floats) -> Floats:
         """Return half the derivative of the sum of losses by an intercept, of shape (n_classes,)."""
 
     @abstractmethod
     def intercept_curvature(self, curvatures: Floats) -> Floats:
         """Return half the Hessian of the sum of losses by an intercept, of shape (n_classes, n_classes)."""
 
-    def balance(self, slopes: Floats) -> Floats | None:
-        """Return factors of the slopes that make the dual point feasible for an intercept, or None."""
-        return balance_classes(slopes)
+    def balance(self, residuals: Floats) -> Floats | None:
+        """Return factors of the residuals that make the dual point feasible for an intercept, or None."""
+        return balance_classes(residuals)
 
     @abstractmethod
-    def largest_scale(self, slope: float, value: float) -> float:
-        """Return the scale of the dual point of these slopes from which on its value does not grow."""
+    def largest_scale(self, residual_sum: float, value: float) -> float:
+        """Return the scale of the dual point of these residuals from which on its value does not grow."""
 
     @abstractmethod
     def dual_value(
         self,
         scale: float,
-        slope: float,
+        residual_sum: float,
         value: float,
         weight_sum: float,
         entropy: Callable[[float], float],
@@ -132,8 +132,8 @@ class Loss(ABC):
         ----------
         scale : float
             At most `largest_scale`.
-        slope, value : float
-            Sums of the slopes and of the `dual_values`, with the factors of `balance` applied.
+        residual_sum, value : float
+            Sums of the residuals and of the `dual_values`, with the factors of `balance` applied.
         weight_sum : float
             n, the sum of the sample weights.
         entropy : callable
@@ -149,29 +149,29 @@ class _Hinge(Loss):
     ``t * 2 / n * sum w m - t² / n * sum w m²``.
     """
 
-    def largest_scale(self, slope: float, value: float) -> float:
-        return slope / value if value > 0.0 else 0.0
+    def largest_scale(self, residual_sum: float, value: float) -> float:
+        return residual_sum / value if value > 0.0 else 0.0
 
     def dual_value(
         self,
         scale: float,
-        slope: float,
+        residual_sum: float,
         value: float,
         weight_sum: float,
         entropy: Callable[[float], float],
     ) -> float:
-        return scale * (2.0 * slope - scale * value) / weight_sum
+        return scale * (2.0 * residual_sum - scale * value) / weight_sum
 
 
 class _PairwiseHinge(_Hinge):
-    """Margins of pairs of classes, in which slopes flow from one class to the other."""
+    """Margins of pairs of classes, in which residuals flow from one class to the other."""
 
     kernels: ClassVar[LossKernels] = squared_hinge.SquaredHinge()
     set_kernels: ClassVar[LossKernels] = squared_hinge.SquaredHingeOfSets()
 
-    def intercept_slope(self, slopes: Floats) -> Floats:
+    def intercept_gradient(self, residuals: Floats) -> Floats:
         """Return what flows into each class less what flows out."""
-        return np.asarray(slopes.sum(axis=0) - slopes.sum(axis=1))
+        return np.asarray(residuals.sum(axis=0) - residuals.sum(axis=1))
 
     def intercept_curvature(self, curvatures: Floats) -> Floats:
         """Return the weighted Laplacian of the classes' active margins."""
@@ -188,7 +188,7 @@ class SquaredHinge(_PairwiseHinge):
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to slopes, values and curvatures; see `bigmc.kernels.linear.scores.class_margins`."""
+        """Add to residuals, values and curvatures; see `bigmc.kernels.linear.scores.class_margins`."""
         scores.class_margins(scores_, labels[:, 0], weights, *sums)
 
 
@@ -214,36 +214,36 @@ class MultitaskSquaredHinge(_Hinge):
 
     name = "multitask_squared_hinge"
     kernels = multitask.MultitaskSquaredHinge()
-    balanced_slopes = False
+    balanced_residuals = False
     set_kernels = multitask.MultitaskSquaredHingeOfSets()
     takes_sets = True
 
-    def intercept_slope(self, slopes: Floats) -> Floats:
+    def intercept_gradient(self, residuals: Floats) -> Floats:
         """Return the margins of the rest less those of the class."""
-        return np.asarray(slopes.sum(axis=0) - 2.0 * np.diag(slopes))
+        return np.asarray(residuals.sum(axis=0) - 2.0 * np.diag(residuals))
 
     def intercept_curvature(self, curvatures: Floats) -> Floats:
         """Return the diagonal matrix of the active margins of each class and its rest."""
         return np.diag(curvatures.sum(axis=0))
 
-    def balance(self, slopes: Floats) -> Floats:
+    def balance(self, residuals: Floats) -> Floats:
         """Return factors that make the margins of every class and its rest equal."""
-        return balance_tasks(slopes)
+        return balance_tasks(residuals)
 
 
 class BoundedDual(Loss):
     """A loss whose dual variables are bounded: they may shrink, but not grow.
 
     Those of the logistic loss are probabilities, which add up to 1; those of a hinge with straight tails stop
-    at the slope of the tails.
+    at the gradient of the tails.
     """
 
-    def balance(self, slopes: Floats) -> Floats | None:
+    def balance(self, residuals: Floats) -> Floats | None:
         """Return factors of at most 1."""
-        factors = balance_classes(slopes)
+        factors = balance_classes(residuals)
         return None if factors is None else factors / max(1.0, float(factors.max()))
 
-    def largest_scale(self, slope: float, value: float) -> float:
+    def largest_scale(self, residual_sum: float, value: float) -> float:
         """Return 1: beyond it a dual variable could be out of bounds."""
         return 1.0
 
@@ -272,12 +272,12 @@ class LogLoss(BoundedDual):
     name = "log_loss"
     kernels = log.LogLoss()
     newton_keeps_scores = True
-    keeps_slopes = True
+    keeps_residuals = True
     correctable = False
 
-    def intercept_slope(self, slopes: Floats) -> Floats:
+    def intercept_gradient(self, residuals: Floats) -> Floats:
         """Return half of: probabilities of a class for other samples less those its own have elsewhere."""
-        others = slopes - np.diag(np.diag(slopes))
+        others = residuals - np.diag(np.diag(residuals))
         return np.asarray(0.5 * (others.sum(axis=0) - others.sum(axis=1)))
 
     def intercept_curvature(self, curvatures: Floats) -> Floats:
@@ -287,7 +287,7 @@ class LogLoss(BoundedDual):
     def dual_value(
         self,
         scale: float,
-        slope: float,
+        residual_sum: float,
         value: float,
         weight_sum: float,
         entropy: Callable[[float], float],

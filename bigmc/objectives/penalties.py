@@ -45,7 +45,7 @@ class RestrictedPenalty:
         return self.group[:, None] * self.unit + self.single[:, None] * np.sign(self.rows)
 
     @property
-    def bend(self) -> NDArray[np.float64]:
+    def curvature(self) -> NDArray[np.float64]:
         """Factor of ``I - w w' / |w|²`` in the Hessian."""
         return self.group / self.lengths
 

@@ -43,7 +43,7 @@ class MemoryCheckpoint:
 
 
 #: Changes when a solver saves something else: older unfinished runs cannot be resumed.
-VERSION = 7
+VERSION = 8
 
 
 def save_run(

@@ -1,4 +1,4 @@
-"""Log loss by columns with slopes kept: against dense arrays and scipy."""
+"""Log loss by columns with residuals kept: against dense arrays and scipy."""
 
 import numpy as np
 import pytest
@@ -57,23 +57,23 @@ class Instance:
         self.samples = Samples(
             wide, self.labels[:, None].astype(np.int32), self.weights, row_scale, row_scale * self.weights
         )
-        slopes = np.empty((self.n, 1), dtype) if n_classes == 2 else wide
-        self.shares = np.empty_like(slopes)
-        log_rows.fill_slopes(wide, self.samples.labels, slopes, self.shares)
-        self.samples = self.samples._replace(scores=slopes)
+        residuals = np.empty((self.n, 1), dtype) if n_classes == 2 else wide
+        self.shares = np.empty_like(residuals)
+        log_rows.fill_residuals(wide, self.samples.labels, residuals, self.shares)
+        self.samples = self.samples._replace(scores=residuals)
         self.P = softmax(self.scores, axis=1)
         self.G = self.P - np.eye(n_classes)[self.labels]
 
     def model(self, W):
-        """Mean of the quadratic model of the losses, and its slopes, after weights of columns join."""
+        """Mean of the quadratic model of the losses, and its residuals, after weights of columns join."""
         T = self.X @ W
         turned = self.P * (T - (self.P * T).sum(axis=1, keepdims=True))
         value = self.weights @ ((self.G + turned / 2) * T).sum(axis=1)
         return value / self.weights.sum(), self.G + turned
 
     @property
-    def slopes(self):
-        """Twice the slopes that are kept, of all classes; two of them are kept as one margin."""
+    def residuals(self):
+        """Twice the residuals that are kept, of all classes; two of them are kept as one margin."""
         return unfolded(2 * self.samples.scores, self.n_classes)
 
     @property
@@ -81,15 +81,15 @@ class Instance:
         return 2 / self.weights.sum()
 
 
-def unfolded(slopes, n_classes):
+def unfolded(residuals, n_classes):
     """Slopes of all classes."""
-    return np.hstack([-slopes, slopes]) if n_classes == 2 else slopes[:, :n_classes]
+    return np.hstack([-residuals, residuals]) if n_classes == 2 else residuals[:, :n_classes]
 
 
 @pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 2e-6)])
-def test_scores_are_replaced_by_slopes_and_probabilities(dtype, tol):
+def test_scores_are_replaced_by_residuals_and_probabilities(dtype, tol):
     instance = Instance(5, dtype)
-    assert np.allclose(instance.slopes, instance.G, rtol=0, atol=tol)
+    assert np.allclose(instance.residuals, instance.G, rtol=0, atol=tol)
     assert np.allclose(instance.shares[:, :5], instance.P, rtol=0, atol=tol)
     assert not instance.samples.scores[:, 5:].any()
     assert not instance.shares[:, 5:].any()
@@ -98,14 +98,14 @@ def test_scores_are_replaced_by_slopes_and_probabilities(dtype, tol):
 @pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 1e-6)])
 def test_two_classes_are_one_margin(dtype, tol):
     instance = Instance(2, dtype)
-    assert np.allclose(instance.slopes, instance.G, rtol=0, atol=tol)
+    assert np.allclose(instance.residuals, instance.G, rtol=0, atol=tol)
     assert np.allclose(instance.shares[:, 0], instance.P.prod(axis=1), rtol=0, atol=tol)
 
 
-def test_slopes_of_a_sure_sample_keep_their_digits():
+def test_residuals_of_a_sure_sample_keep_their_digits():
     scores = np.array([[30.0, 0.0] + [PAD] * 6], np.float32)
     none = np.empty((0, WIDTH), np.float32)
-    log_rows.fill_slopes(scores, np.zeros((1, 1), np.int32), scores, none)
+    log_rows.fill_residuals(scores, np.zeros((1, 1), np.int32), scores, none)
     expected = np.exp(log_softmax(np.array([30.0, 0.0])))[1] / 2
     assert np.allclose(scores[0, :2], [-expected, expected], rtol=1e-5)
 
@@ -113,10 +113,10 @@ def test_slopes_of_a_sure_sample_keep_their_digits():
 @pytest.mark.parametrize(("label", "margin"), [(0, -30.0), (1, 30.0)])
 def test_the_margin_of_a_sure_sample_keeps_its_digits(label, margin):
     scores = np.array([[0.0, margin] + [PAD] * 6], np.float32)
-    slopes, shares = np.empty((2, 1, 1), np.float32)
-    log_rows.fill_slopes(scores, np.full((1, 1), label, np.int32), slopes, shares)
+    residuals, shares = np.empty((2, 1, 1), np.float32)
+    log_rows.fill_residuals(scores, np.full((1, 1), label, np.int32), residuals, shares)
     expected = np.exp(log_softmax(np.array([30.0, 0.0])))
-    assert np.allclose(slopes[0, 0], (1 if label == 0 else -1) * expected[1] / 2, rtol=1e-5)
+    assert np.allclose(residuals[0, 0], (1 if label == 0 else -1) * expected[1] / 2, rtol=1e-5)
     assert np.allclose(shares[0, 0], expected.prod(), rtol=1e-5)
 
 
@@ -130,9 +130,9 @@ def test_gradients_and_curvatures(n_classes, largest):
     own = np.argsort(places)[2:]
     X = instance.X[:, own] / instance.scale[own]
     gradient = (X * instance.weights[:, None]).T @ instance.G / 2
-    bends = (X**2 * instance.weights[:, None]).T @ (instance.P * (1 - instance.P)) / 2
+    second = (X**2 * instance.weights[:, None]).T @ (instance.P * (1 - instance.P)) / 2
     assert np.allclose(sums.gradients[:, :n_classes], gradient, atol=1e-12)
-    assert np.allclose(sums.curvatures, bends.max(axis=1) if largest else bends.mean(axis=1), atol=1e-12)
+    assert np.allclose(sums.curvatures, second.max(axis=1) if largest else second.mean(axis=1), atol=1e-12)
 
 
 @pytest.mark.parametrize(("n_classes", "dtype", "tol"), [(2, np.float64, 1e-13), (5, np.float32, 2e-6)])
@@ -152,14 +152,14 @@ def test_sums_of_losses_are_those_of_scipy(n_classes, dtype, tol):
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
-def test_balanced_slopes_are_probabilities_of_others_times_factors(n_classes):
+def test_balanced_residuals_are_probabilities_of_others_times_factors(n_classes):
     instance = Instance(n_classes)
     factor = np.zeros((n_classes, WIDTH))
     factor[:, :n_classes] = np.random.default_rng(1).random((n_classes, n_classes))
     scores = np.full((instance.n, WIDTH), PAD)
     scores[:, :n_classes] = instance.scores
     out = np.full(instance.shares.shape, np.nan)
-    log_rows.balanced_slopes(scores, instance.samples.labels, factor, out)
+    log_rows.balanced_residuals(scores, instance.samples.labels, factor, out)
     expected = instance.P * factor[instance.labels, :n_classes]
     expected[np.arange(instance.n), instance.labels] = 0.0
     expected[np.arange(instance.n), instance.labels] = -expected.sum(axis=1)
@@ -216,7 +216,7 @@ def test_sweeps_lead_to_the_minimum_of_the_model(n_classes):
         assert now <= before + 1e-14
         before = now
     assert violations.max() < 1e-6
-    assert np.allclose(instance.slopes, instance.model(W[:, :n_classes])[1], atol=1e-11)
+    assert np.allclose(instance.residuals, instance.model(W[:, :n_classes])[1], atol=1e-11)
     start = W[:, :n_classes].ravel() + generator.normal(0, 0.05, instance.d * n_classes)
     best = minimize(
         objective, start, method="Powell", options={"xtol": 1e-10, "ftol": 1e-14, "maxiter": 10**5}
@@ -227,10 +227,10 @@ def test_sweeps_lead_to_the_minimum_of_the_model(n_classes):
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_steps_of_an_intercept(n_classes):
     instance = Instance(n_classes)
-    slope, variance, products = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros((n_classes, n_classes))
-    log_rows.add_level(instance.samples, instance.shares, slope, variance, products)
+    residual_sums, variance, products = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros((n_classes, n_classes))
+    log_rows.add_level(instance.samples, instance.shares, residual_sums, variance, products)
     w, P = instance.weights, instance.P
-    assert np.allclose(slope[:n_classes], w @ instance.G / 2)
+    assert np.allclose(residual_sums[:n_classes], w @ instance.G / 2)
     assert np.allclose(variance[:n_classes], w @ (P * (1 - P)))
     beside = ~np.eye(n_classes, dtype=bool)  # with two classes the diagonal is not added up
     assert np.allclose(products[beside], ((P * w[:, None]).T @ P)[beside])
@@ -239,4 +239,4 @@ def test_steps_of_an_intercept(n_classes):
     log_rows.shift(instance.samples, instance.shares, step)
     T = np.broadcast_to(step[:n_classes], P.shape)
     moved = instance.G + P * (T - (P * T).sum(axis=1, keepdims=True))
-    assert np.allclose(instance.slopes, moved)
+    assert np.allclose(instance.residuals, moved)

@@ -44,8 +44,8 @@ def test_no_flow_at_all_is_balanced():
 
 
 def test_of_a_class_and_its_rest_the_larger_is_scaled_down():
-    slopes = np.array([[3.0, 1.0, 0.0], [1.0, 1.0, 0.0], [1.0, 3.0, 0.0]])
-    factors = balance_tasks(slopes)
+    residuals = np.array([[3.0, 1.0, 0.0], [1.0, 1.0, 0.0], [1.0, 3.0, 0.0]])
+    factors = balance_tasks(residuals)
     np.testing.assert_allclose(factors, [[2 / 3, 1 / 4, 0.0], [1.0, 1.0, 0.0], [1.0, 1 / 4, 0.0]])
 
 

@@ -64,7 +64,7 @@ def test_which_losses_of_samples_can_be_corrected():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 8])
-def test_slopes_of_two_classes_are_those_of_one_margin(n_classes):
+def test_residuals_of_two_classes_are_those_of_one_margin(n_classes):
     """The softmax of two scores has two derivatives that are one, so that a column of them is enough."""
     scores, labels = np.zeros((5, 8), np.float32), np.arange(5, dtype=np.int32)[:, None] % n_classes
     scores[:, :n_classes] = np.random.default_rng(0).normal(size=(5, n_classes))
@@ -73,9 +73,9 @@ def test_slopes_of_two_classes_are_those_of_one_margin(n_classes):
     width = log.slopes_width(n_classes, 8)
     assert width == (1 if n_classes == 2 else 8)
     assert objective("squared_hinge", "l1").slopes_width(n_classes, 8) == 8
-    slopes = np.empty((5, width), np.float32)
-    log.fill_slopes(scores, labels, slopes, None)
+    residuals = np.empty((5, width), np.float32)
+    log.fill_residuals(scores, labels, residuals, None)
     probabilities = softmax(scores[:, :n_classes].astype(float), axis=1)
     halves = 0.5 * (probabilities - np.eye(n_classes)[labels[:, 0]])
-    own = slopes[:, :n_classes]
+    own = residuals[:, :n_classes]
     assert own == pytest.approx(halves[:, -own.shape[1] :], abs=1e-6)

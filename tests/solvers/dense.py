@@ -13,30 +13,30 @@ def loss_and_gradient(loss, X, y, W, b, weights):
     if loss == "squared_hinge":
         margins = np.maximum(1 - scores[rows, y][:, None] + scores, 0)
         margins[rows, y] = 0
-        losses, slope = (margins**2).sum(axis=1), 2 * margins
-        slope[rows, y] = -slope.sum(axis=1)
+        losses, residual = (margins**2).sum(axis=1), 2 * margins
+        residual[rows, y] = -residual.sum(axis=1)
     elif loss == "huber_hinge":
         margins = 1 - scores[rows, y][:, None] + scores
         margins[rows, y] = 0
         bounded = np.clip(margins, 0, 1)
-        losses, slope = (bounded * (2 * margins - bounded)).sum(axis=1), 2 * bounded
-        slope[rows, y] = -slope.sum(axis=1)
+        losses, residual = (bounded * (2 * margins - bounded)).sum(axis=1), 2 * bounded
+        residual[rows, y] = -residual.sum(axis=1)
     elif loss == "multilabel_ranking":
         pairs = (y[:, :, None] == 1) & (y[:, None, :] == 0)
         margins = pairs * np.maximum(1 - scores[:, :, None] + scores[:, None, :], 0)
-        losses, slope = (margins**2).sum(axis=(1, 2)), 2 * (margins.sum(axis=1) - margins.sum(axis=2))
+        losses, residual = (margins**2).sum(axis=(1, 2)), 2 * (margins.sum(axis=1) - margins.sum(axis=2))
     elif loss == "multitask_squared_hinge":
         own = y == 1 if y.ndim == 2 else np.arange(scores.shape[1]) == y[:, None]
         sign = np.where(own, 1.0, -1.0)
         margins = np.maximum(1 - sign * scores, 0)
-        losses, slope = (margins**2).sum(axis=1), -2 * sign * margins
+        losses, residual = (margins**2).sum(axis=1), -2 * sign * margins
     else:
         shifted = scores - scores.max(axis=1, keepdims=True)
         logs = np.log(np.exp(shifted).sum(axis=1))
-        losses, slope = logs - shifted[rows, y], np.exp(shifted - logs[:, None])
-        slope[rows, y] -= 1
-    slope *= weights[:, None] / n
-    return weights @ losses / n, X.T @ slope, slope.sum(axis=0)
+        losses, residual = logs - shifted[rows, y], np.exp(shifted - logs[:, None])
+        residual[rows, y] -= 1
+    residual *= weights[:, None] / n
+    return weights @ losses / n, X.T @ residual, residual.sum(axis=0)
 
 
 def penalty_value(penalty, W, l1_ratio=0.5):

@@ -79,9 +79,9 @@ def loss_and_gradient(X, y, W, b, weights):
     margins[rows, y] = 0
     n = weights.sum()
     loss = (weights[:, None] * margins**2).sum() / n
-    slope = 2 * weights[:, None] * margins / n
-    slope[rows, y] = -slope.sum(axis=1)
-    return loss, X.T @ slope, slope.sum(axis=0)
+    residual = 2 * weights[:, None] * margins / n
+    residual[rows, y] = -residual.sum(axis=1)
+    return loss, X.T @ residual, residual.sum(axis=0)
 
 
 def fista(X, y, m, alpha, weights=None, intercept=False, n_iter=20000):

@@ -17,16 +17,16 @@ from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.store.weighting import Weighting
 
 
-def hinge_slopes(scores, labels):
+def hinge_residuals(scores, labels):
     """Derivatives of the multiclass squared hinge by the scores."""
     slack = np.maximum(1.0 - scores[np.arange(len(labels)), labels][:, None] + scores, 0.0)
     slack[np.arange(len(labels)), labels] = 0.0
-    slope = 2.0 * slack
-    slope[np.arange(len(labels)), labels] = -slope.sum(axis=1)
-    return slope
+    residual = 2.0 * slack
+    residual[np.arange(len(labels)), labels] = -residual.sum(axis=1)
+    return residual
 
 
-def log_slopes(scores, labels):
+def log_residuals(scores, labels):
     """Derivatives of the log loss by the scores."""
     return softmax(scores, axis=1) - np.eye(scores.shape[1])[labels]
 
@@ -35,10 +35,10 @@ def log_slopes(scores, labels):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("loss", "slopes_of", "alpha"),
-    [("squared_hinge", hinge_slopes, ALPHA), ("log_loss", log_slopes, 0.3 * ALPHA)],
+    [("squared_hinge", hinge_residuals, ALPHA), ("log_loss", log_residuals, 0.3 * ALPHA)],
 )
 @pytest.mark.parametrize("most_entries", [1 << 22, 1 << 12])
-def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_no_slope(
+def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_no_gradient(
     weighting, weighted, loss, slopes_of, alpha, most_entries
 ):
     X, dataset = made(weighting)
@@ -67,17 +67,17 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
     def scores_at(coef, intercept):
         return scaled @ coef.take(np.arange(40))[:, :N_CLASSES] + intercept
 
-    def slopes(scores):
+    def residuals(scores):
         return slopes_of(scores, dataset.labels()) * (used / used.sum())[:, None]
 
     scores = scores_at(start, near.intercept)
-    before = np.linalg.norm(scaled.T @ slopes(scores), axis=1)
+    before = np.linalg.norm(scaled.T @ residuals(scores), axis=1)
     assert before[:20].max() > 1.1 * alpha
     scores[moved] = scores_at(found.coef, found.intercept)[moved]
-    slope = slopes(scores)
-    after = np.linalg.norm(scaled.T @ slope, axis=1)[:20]  # the others have too few entries in a chunk
+    residual = residuals(scores)
+    after = np.linalg.norm(scaled.T @ residual, axis=1)[:20]  # the others have too few entries in a chunk
     assert after.max() <= alpha * (1 + 1e-3)
-    assert np.abs(slope.sum(axis=0)).max() <= 1e-8
+    assert np.abs(residual.sum(axis=0)).max() <= 1e-8
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

@@ -61,15 +61,15 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
     assert np.array_equal(again.curvature, found.curvature)
     small = 1e-6  # the curvature is the derivative of the gradient, the mean over the classes
     for j in used[::13]:
-        bend = 0.0
+        second = 0.0
         for r in range(5):
             ahead, behind = W.copy(), W.copy()
             ahead[j, r] += small
             behind[j, r] -= small
             for sign, there in ((1, ahead), (-1, behind)):
                 one = np.ones(len(y)) if weights is None else weights
-                bend += sign * dense.loss_and_gradient(loss, X, y, there, b, one)[1][j, r] / (2 * small)
-        assert np.isclose(found.curvature[j - 10], bend / 5, rtol=1e-3)
+                second += sign * dense.loss_and_gradient(loss, X, y, there, b, one)[1][j, r] / (2 * small)
+        assert np.isclose(found.curvature[j - 10], second / 5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("loss", HINGES)
@@ -126,7 +126,7 @@ def test_the_bounds_of_every_pass_are_on_both_sides_of_the_optimum(loss, seed, w
 
 
 @pytest.mark.parametrize("loss", [*HINGES, "multilabel_ranking"])
-def test_the_dual_point_of_a_pass_has_no_slope_by_the_intercept(loss):
+def test_the_dual_point_of_a_pass_has_no_gradient_by_the_intercept(loss):
     X, y, _ = uneven(loss, 0, 0.4) if loss == "multilabel_ranking" else made(900, 16)
     X = np.hstack([X, np.ones((len(y), 1))])  # a feature that is what the intercept is
     dataset = Dataset.from_arrays(X, y, shard_rows=100)
@@ -142,7 +142,7 @@ def test_the_dual_point_of_a_pass_has_no_slope_by_the_intercept(loss):
     held = SampleLoss(problem, BlockSource(sample, [(0, 17)], Residency.MEMORY))
     point = held.balanced(coef, intercept, found, float(len(y)))
     assert np.abs(point.gradient[16]).max() < 1e-13
-    dual = (2 * point.margins.total_slope - point.margins.dual_values) / len(y)
+    dual = (2 * point.margins.total_residual - point.margins.dual_values) / len(y)
     W = np.zeros((17, dataset.n_classes))
     W[:5] = coef.rows[:, : dataset.n_classes]
     for distance in (0.0, 0.1, 0.1, 1.0, 1.0):  # the loss is above what the dual point says, everywhere

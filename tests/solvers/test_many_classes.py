@@ -52,7 +52,7 @@ def test_sums_by_class_are_those_of_pairs(loss, monkeypatch):
     classes = made.margins()
     assert isinstance(pairs, PairMargins)
     assert isinstance(classes, ClassMargins)
-    for name in ("total_loss", "total_slope", "intercept_slope", "intercept_bends"):
+    for name in ("total_loss", "total_residual", "intercept_gradient", "intercept_curvatures"):
         np.testing.assert_allclose(getattr(classes, name), getattr(pairs, name), rtol=1e-10, atol=1e-10)
     if loss != "log_loss":  # its dual is made of entropies
         assert classes.dual_values == pytest.approx(pairs.dual_values, rel=1e-12)
@@ -82,7 +82,7 @@ def test_conjugate_gradients_find_the_intercept_that_the_matrix_gives(loss, monk
     assert len(products) <= by_class.n_classes  # of all steps: the diagonal is nearly the whole Hessian
     assert isinstance(other, ClassMargins)
     assert other.total_loss == pytest.approx(one.total_loss, rel=1e-9)
-    assert np.abs(other.intercept_slope).max() <= 1e-8 * other.total_slope
+    assert np.abs(other.intercept_gradient).max() <= 1e-8 * other.total_residual
 
 
 def sparse_problem(n, d, m, generator):

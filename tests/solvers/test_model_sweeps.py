@@ -34,10 +34,10 @@ def _value(W, X, y):
     return loss + ALPHA * np.linalg.norm(W, axis=1).sum() + RIDGE / 2 * (W**2).sum()
 
 
-def _slope(W, X, y):
+def _gradient(W, X, y):
     """Gradient of `_value` where no row of weights is zero."""
-    slope = loss_and_gradient("log_loss", X, y, W, 0, np.ones(len(y)))[1]
-    return slope + ALPHA * W / np.linalg.norm(W, axis=1, keepdims=True) + RIDGE * W
+    gradient = loss_and_gradient("log_loss", X, y, W, 0, np.ones(len(y)))[1]
+    return gradient + ALPHA * W / np.linalg.norm(W, axis=1, keepdims=True) + RIDGE * W
 
 
 @pytest.mark.parametrize("scale", [0.3, 30.0])
@@ -65,7 +65,7 @@ def test_objectives_fall_to_the_optimum(n_classes, scale):
     best = minimize(
         lambda flat: _value(flat.reshape(12, n_classes), X, y),
         W.ravel() + 0.01 * np.random.default_rng(0).normal(size=W.size),
-        jac=lambda flat: _slope(flat.reshape(12, n_classes), X, y).ravel(),
+        jac=lambda flat: _gradient(flat.reshape(12, n_classes), X, y).ravel(),
         method="L-BFGS-B",
         options={"maxiter": 10**4, "maxfun": 10**6, "ftol": 1e-14},
     )

@@ -91,9 +91,9 @@ def test_a_damped_step_is_the_minimum_of_the_damped_model():
         across = np.eye(m) - np.outer(row, row) / length**2
         hessian[here, here] += alpha / length * across
         hessian[here, here] += damping * (most[j] + alpha / length) * np.eye(m)
-    slope = gradient(w) + alpha * (before / lengths[:, None]).ravel()
+    derivative = gradient(w) + alpha * (before / lengths[:, None]).ravel()
     assert support.newton_step(rows, alpha, Terms.ridge(0.0, *rows.shape), 50, damping) == 1.0
-    expected = -np.linalg.solve(hessian, slope).reshape(-1, m)
+    expected = -np.linalg.solve(hessian, derivative).reshape(-1, m)
     np.testing.assert_allclose(rows[:, :m] - before, expected, rtol=1e-5, atol=1e-8)
 
 
@@ -182,11 +182,11 @@ def test_steps_of_both_hinges_with_ridge_and_intercept_reach_a_stationary_point(
         steps += 1
     W, b = rows[:12, :n_classes], rows[12:, :n_classes].sum(axis=0)
     assert np.allclose(problem.scores[:, :n_classes], X @ W + b)
-    _, gradient, slope = dense.loss_and_gradient(loss, X.toarray(), y, W, b, weights)
+    _, gradient, by_intercept = dense.loss_and_gradient(loss, X.toarray(), y, W, b, weights)
     left = gradient + ridge * W + ALPHA * W / np.linalg.norm(W, axis=1, keepdims=True)
     assert steps > 0
     assert np.abs(left).max() < 1e-7
-    assert not intercept or np.abs(slope).max() < 1e-7
+    assert not intercept or np.abs(by_intercept).max() < 1e-7
 
 
 def test_steps_with_a_linear_term_and_ridges_reach_the_minimum_that_scipy_finds():
@@ -200,11 +200,11 @@ def test_steps_with_a_linear_term_and_ridges_reach_the_minimum_that_scipy_finds(
         W = np.zeros((40, 3))
         W[features] = flat.reshape(len(features), 3)
         lengths = np.linalg.norm(W[features], axis=1, keepdims=True)
-        slope = loss_and_gradient(X, y, W, 0, np.ones(len(y)))[1][features]
-        slope += ALPHA * W[features] / lengths + tilt[:, :3] + terms.ridges[:, None] * W[features]
+        derivative = loss_and_gradient(X, y, W, 0, np.ones(len(y)))[1][features]
+        derivative += ALPHA * W[features] / lengths + tilt[:, :3] + terms.ridges[:, None] * W[features]
         more = (tilt[:, :3] * W[features]).sum()
         more += 0.5 * (terms.ridges[:, None] * W[features] ** 2).sum()
-        return value(X, y, W) + more, slope.ravel()
+        return value(X, y, W) + more, derivative.ravel()
 
     options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-16, "gtol": 1e-12}
     best = scipy.optimize.minimize(
@@ -250,9 +250,9 @@ def any_pair(loss, penalty, n_classes=5, *, intercept=False, ridge=0.0, dtype=np
     def smooth(rows):
         """The loss and the ridge at some weights, and their gradient, the intercept in the last row."""
         W, b = rows[:12, :n_classes], rows[12:, :n_classes].sum(axis=0)
-        value, gradient, slope = dense.loss_and_gradient(loss, X, y, W, b, weights)
+        value, gradient, by_intercept = dense.loss_and_gradient(loss, X, y, W, b, weights)
         gradient = gradient + ridge * W
-        gradient = np.vstack([gradient, slope[None]]) if intercept else gradient
+        gradient = np.vstack([gradient, by_intercept[None]]) if intercept else gradient
         return value + ridge / 2 * (W**2).sum(), gradient
 
     rows = np.zeros((12 + intercept, problem.width))

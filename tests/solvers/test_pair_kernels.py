@@ -112,10 +112,10 @@ def test_dual_norm_is_the_largest_product_with_weights_of_penalty_one(penalty):
 def test_violation_is_the_steepest_descent_there_is(penalty, row):
     row, alpha, ridge, small = np.array(row), 0.7, 0.3, 1e-7
     ends = row + small * CIRCLE[::100]
-    bend = np.array([penalty_value(penalty, end[None], RATIO) for end in ends])
-    bend = (bend - penalty_value(penalty, row[None], RATIO)) / small
+    directional = np.array([penalty_value(penalty, end[None], RATIO) for end in ends])
+    directional = (directional - penalty_value(penalty, row[None], RATIO)) / small
     for g in ([0.1, 0.1], [1.0, -0.2], [-0.3, 2.0], [-0.9, -0.9], [0.5, -0.6]):
-        fall = -(CIRCLE[::100] @ (np.array(g) + ridge * row) + alpha * bend).min()
+        fall = -(CIRCLE[::100] @ (np.array(g) + ridge * row) + alpha * directional).min()
         found = penalties.violation(
             PENALTY_CODES[penalty], alpha, ridge, row, np.array(g), np.ones(2), np.empty(2)
         )
@@ -128,17 +128,19 @@ def test_sums_by_class_give_the_loss_and_the_derivatives_by_the_intercept(loss):
     m = 4
     _, _, y, scores, _, weights, _ = column(loss)
     one = LOSSES[loss]()
-    slopes, values, curvatures = np.zeros((3, m, m))
-    one.class_sums(scores, y[:, None], weights, slopes, values, curvatures)
+    residuals, values, curvatures = np.zeros((3, m, m))
+    one.class_sums(scores, y[:, None], weights, residuals, values, curvatures)
     n, zeros = weights.sum(), np.zeros((1, m))
 
     def by_definition(b):
-        value, _, slope = loss_and_gradient(loss, np.zeros((len(y), 1)), y, zeros, scores[:, :m] + b, weights)
-        return value, slope
+        value, _, wanted = loss_and_gradient(
+            loss, np.zeros((len(y), 1)), y, zeros, scores[:, :m] + b, weights
+        )
+        return value, wanted
 
-    value, slope = by_definition(np.zeros(m))
+    value, wanted = by_definition(np.zeros(m))
     assert values.sum() / n == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(2 / n * one.intercept_slope(slopes), slope, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(2 / n * one.intercept_gradient(residuals), wanted, rtol=1e-10, atol=1e-14)
     for r, row in enumerate(2 / n * one.intercept_curvature(curvatures)):
         step = 1e-6 * np.eye(m)[r]
         difference = (by_definition(step)[1] - by_definition(-step)[1]) / 2e-6

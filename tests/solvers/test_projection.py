@@ -64,10 +64,10 @@ class Point:
     def excess(self):
         """What each gradient at the scores of the problem has beyond the ball, from the definitions."""
         n, scores = len(self.y), self.problem.scores[:, :N_CLASSES]
-        slopes = loss_and_gradient(
+        residuals = loss_and_gradient(
             self.loss, scipy.sparse.identity(n, format="csr"), self.y, scores, 0.0, self.weights
         )[1]
-        gradients = self.X.T @ slopes + self.ridge * self.state.coef.take(np.arange(40))[:, :N_CLASSES]
+        gradients = self.X.T @ residuals + self.ridge * self.state.coef.take(np.arange(40))[:, :N_CLASSES]
         return np.array([np.linalg.norm(prox(self.penalty, g, self.alpha)) for g in gradients])
 
 

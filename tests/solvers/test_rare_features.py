@@ -46,9 +46,9 @@ def gradients(X, labels, weights, W, intercept):
     own = scores[np.arange(len(labels)), labels]
     slack = np.maximum(1.0 - own[:, None] + scores, 0.0)
     slack[np.arange(len(labels)), labels] = 0.0
-    slope = 2.0 * slack
-    slope[np.arange(len(labels)), labels] = -slope.sum(axis=1)
-    return X.T @ (slope * (weights / weights.sum())[:, None])
+    residual = 2.0 * slack
+    residual[np.arange(len(labels)), labels] = -residual.sum(axis=1)
+    return X.T @ (residual * (weights / weights.sum())[:, None])
 
 
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])

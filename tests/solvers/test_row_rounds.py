@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sparse_runs import solve
 from test_chunk_rounds import Stopping, made, run
-from test_stochastic_start import ROOMY, Given, shrunk, shuffled, slope_of, task_of
+from test_stochastic_start import ROOMY, Given, residual_of, shrunk, shuffled, task_of
 
 from bigmc.objectives import PENALTIES
 from bigmc.progress import silent
@@ -56,7 +56,7 @@ def test_objective_and_gradient_are_those_of_columns(loss, weighting, opened):
     wanted = evaluate(task, spill, coef, intercept)
     assert found.objective == pytest.approx(wanted.objective, rel=1e-6)
     np.testing.assert_allclose(found.gradient[:, :5], wanted.gradient[:, :5], rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.slope, wanted.slope, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found.intercept_gradient, wanted.intercept_gradient, rtol=1e-5, atol=1e-7)
 
 
 def by_hand(X, y, order, anchor, damping, how):
@@ -64,8 +64,8 @@ def by_hand(X, y, order, anchor, damping, how):
     loss, penalty, alpha, ridge = how
     n, n_classes = len(X), int(y.max()) + 1
     X = np.hstack([X, np.ones((n, 1))])
-    slopes = np.array([slope_of(loss, x @ anchor, label) for x, label in zip(X, y, strict=True)])
-    gradient, square = X.T @ slopes / n, (slopes**2).sum(axis=1)
+    residuals = np.array([residual_of(loss, x @ anchor, label) for x, label in zip(X, y, strict=True)])
+    gradient, square = X.T @ residuals / n, (residuals**2).sum(axis=1)
     unit = 1.0 / np.sqrt((X[:, :-1] != 0).sum() / n)
     size = np.sqrt((X**2).sum(axis=0) / (X != 0).sum(axis=0))
     curve = damping * np.sqrt((X**2).T @ square) * size / unit
@@ -79,7 +79,7 @@ def by_hand(X, y, order, anchor, damping, how):
 
     for i in order:
         rows = np.array([weights_of(j, done + 1) for j in range(X.shape[1])])
-        total += np.outer(X[i], slope_of(loss, X[i] @ rows, y[i]) - slopes[i])
+        total += np.outer(X[i], residual_of(loss, X[i] @ rows, y[i]) - residuals[i])
         done += 1
     return np.array([weights_of(j, done) for j in range(X.shape[1])])
 

@@ -187,7 +187,7 @@ def weights_with(norm, penalty, loss, X, y, m, sample_weight):
 def test_the_rule_is_as_sharp_as_it_can_be(loss, penalty):
     """Two features that say the same: weights beyond those of the one nearly hide that the other is needed.
 
-    Along the weights the losses bend as much as they can, so that the gradient changes by the whole radius.
+    Along the weights the curvature is as large as it can be, and the gradient changes by the whole radius.
     A sample of little weight has but one of them: by so much the gradient of that is the larger one at zero.
     """
     m = 2 if loss == "log_loss" else 3
@@ -272,7 +272,7 @@ def test_curvatures_bound_the_largest_eigenvalues_of_hessians(loss):
         largest = np.linalg.eigvalsh(hessian)[-1]
         assert largest <= screening.curvatures[j] * (1 + 1e-6)
         assert largest >= 0.3 * screening.curvatures[j]
-        # the Huberised hinge bends on one side of these margins only
+        # the Huberised hinge is curved on one side of these margins only
         if j == 0 and loss not in ("log_loss", "huber_hinge"):
             assert largest == pytest.approx(screening.curvatures[j], rel=1e-5)
 

@@ -113,8 +113,8 @@ def test_kernels_are_finite_differences_of_the_definition(loss, dtype):
     for r, step in enumerate(small * np.eye(m)):
         difference = (value_at(step) - value_at(-step)) / (2 * small)
         assert 2 * sums[r] == pytest.approx(difference, rel=1e-4, abs=1e-4)
-        bends = (value_at(step) - 2 * base + value_at(-step)) / small**2
-        assert 2 * diagonal[r] == pytest.approx(bends, rel=1e-3)
+        second = (value_at(step) - 2 * base + value_at(-step)) / small**2
+        assert 2 * diagonal[r] == pytest.approx(second, rel=1e-3)
         if loss == "multilabel_ranking":
             assert hessian[r] @ np.ones(m) == pytest.approx(0, abs=1e-4)
     move = np.array([0.3, -0.7, 0.0, 1.1, 0.2])
@@ -133,18 +133,18 @@ def test_sums_by_class_give_the_loss_and_the_derivatives_by_the_intercept(loss):
     _, _, _, scores, _, weights, _ = column(loss)
     Y = (np.random.default_rng(4).random((len(weights), m)) < 0.4).astype(int)
     one = LOSSES[loss]()
-    slopes, values, curvatures = np.zeros((3, m, m))
-    one.class_sums(scores, rows_of(Y), weights, slopes, values, curvatures)
+    residuals, values, curvatures = np.zeros((3, m, m))
+    one.class_sums(scores, rows_of(Y), weights, residuals, values, curvatures)
     n, X, zeros = weights.sum(), np.zeros((len(Y), 1)), np.zeros((1, m))
 
-    def slope_at(b):
+    def gradient_at(b):
         return loss_and_gradient(loss, X, Y, zeros, scores[:, :m] + b, weights)
 
-    value, _, slope = slope_at(np.zeros(m))
+    value, _, wanted = gradient_at(np.zeros(m))
     assert values.sum() / n == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(2 / n * one.intercept_slope(slopes), slope, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(2 / n * one.intercept_gradient(residuals), wanted, rtol=1e-10, atol=1e-14)
     for step, row in zip(1e-6 * np.eye(m), 2 / n * one.intercept_curvature(curvatures), strict=True):
-        difference = (slope_at(step)[2] - slope_at(-step)[2]) / 2e-6
+        difference = (gradient_at(step)[2] - gradient_at(-step)[2]) / 2e-6
         np.testing.assert_allclose(row, difference, rtol=1e-5, atol=1e-7)
 
 

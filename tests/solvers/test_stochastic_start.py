@@ -48,17 +48,17 @@ def shrunk(z, curve, threshold, penalty):
     return shrunk(-shrunk(z, 1.0, 0.5 * threshold, "l1"), curve, 0.5 * threshold, "l1/l2")
 
 
-def slope_of(loss, scores, label):
+def residual_of(loss, scores, label):
     if loss == "log_loss":
         chances = np.exp(scores - scores.max())
-        slope = chances / chances.sum()
-        slope[label] -= 1.0
-        return slope
+        residual = chances / chances.sum()
+        residual[label] -= 1.0
+        return residual
     margins = np.maximum(1.0 - scores[label] + scores, 0.0)
     margins[label] = 0.0
-    slope = 2.0 * margins
-    slope[label] = -slope.sum()
-    return slope
+    residual = 2.0 * margins
+    residual[label] = -residual.sum()
+    return residual
 
 
 def by_hand(X, y, weights, order, rates, how):
@@ -83,10 +83,10 @@ def by_hand(X, y, weights, order, rates, how):
         total += weights[i]
         used = np.flatnonzero(X[i])
         rows = np.array([weights_of(j) for j in used]).reshape(-1, n_classes)
-        slope = weights[i] * slope_of(loss, X[i, used] @ rows, y[i])
+        residual = weights[i] * residual_of(loss, X[i, used] @ rows, y[i])
         for j, row in zip(used, rows, strict=True):
-            after = squares[j] + X[i, j] ** 2 * (slope @ slope)
-            linear[j] += X[i, j] * slope - (np.sqrt(after) - np.sqrt(squares[j])) / rates[j] * row
+            after = squares[j] + X[i, j] ** 2 * (residual @ residual)
+            linear[j] += X[i, j] * residual - (np.sqrt(after) - np.sqrt(squares[j])) / rates[j] * row
             squares[j] = after
     return np.array([weights_of(j) for j in range(X.shape[1])]), np.linalg.norm(linear[:-1], axis=1) / total
 

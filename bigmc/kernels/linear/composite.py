@@ -113,11 +113,11 @@ def minimise_model(penalty, alpha, model, row, scratch, new):
         curve[r] = max(curve[r], _SMALLEST_CURVATURE) + ridge
     for _ in range(_MODEL_STEPS if full else 1):
         for r in range(n_classes):
-            slope = gradient[r] + ridge * new[r]
+            derivative = gradient[r] + ridge * new[r]
             if full:
                 for q in range(n_classes):
-                    slope += hessian[r, q] * (new[q] - row[q])
-            linear[r] = curve[r] * new[r] - slope
+                    derivative += hessian[r, q] * (new[q] - row[q])
+            linear[r] = curve[r] * new[r] - derivative
             old[r] = new[r]
         prox(penalty, alpha, linear, curve, new)
         moved = way = 0.0

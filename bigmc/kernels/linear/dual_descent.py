@@ -72,12 +72,12 @@ def descend_duals(order, span, rows, targets, curvature, pair, totals):
     for t in range(order.shape[0]):
         i = np.uint64(order[t])
         row_product(rows, i, _UNIT, coef, groups, n_groups, score)
-        dual, bend, own = duals[i], diagonal[i], alone[i]
-        rate, half = _UNIT / (squares[i] + bend), _HALF * (squares[i] + bend)
-        weight = _HALF / bend
+        dual, quadratic, own = duals[i], diagonal[i], alone[i]
+        rate, half = _UNIT / (squares[i] + quadratic), _HALF * (squares[i] + quadratic)
+        weight = _HALF / quadratic
         for r in range(low, high):
             score[r] += own * dual[r]
-            margin = score[r] + _UNIT + bend * dual[r]
+            margin = score[r] + _UNIT + quadratic * dual[r]
             loss = max(score[r] + _UNIT, _ZERO)
             change = max(margin * rate, dual[r])
             step[r] = -change
@@ -90,11 +90,11 @@ def descend_duals(order, span, rows, targets, curvature, pair, totals):
             if r < low or r >= high:
                 continue
             change = -step[r]
-            margin = score[r] + _UNIT + bend * dual[r]
+            margin = score[r] + _UNIT + quadratic * dual[r]
             loss = max(score[r] + _UNIT, _ZERO)
             totals[0, r] -= weight * loss * loss
             totals[1, r] -= change * (margin - half * change)
-            margin = _UNIT - score[r] - bend * dual[r]
+            margin = _UNIT - score[r] - quadratic * dual[r]
             loss = max(_UNIT - score[r], _ZERO)
             change = max(margin * rate, -dual[r])
             step[r] = change

@@ -128,7 +128,7 @@ def lanes_growth(typing, shares, at, value, step, step_at, own_step):
 
 
 @intrinsic
-def lanes_bend(typing, shares, at, factor, moves, mean, to):
+def lanes_hessian(typing, shares, at, factor, moves, mean, to):
     """``moves[to:] = factor * shares[at:] * (moves[to:] - mean)``."""
     signature = types.void(shares, at, factor, moves, mean, to)
 
@@ -161,28 +161,28 @@ def lanes_dot(typing, shares, at, moves, to):
 
 
 @intrinsic
-def lanes_curve(typing, slopes, at, factors, sums, to):
-    """With ``s = slopes[at:]`` add ``value * s`` and ``square * |s| (1 - 2 |s|)`` to the sums at ``to``.
+def lanes_curve(typing, residuals, at, factors, sums, to):
+    """With ``s = residuals[at:]`` add ``value * s`` and ``square * |s| (1 - 2 |s|)`` to the sums at ``to``.
 
-    For half slopes of the log loss the second term is half the diagonal of its Hessian; `factors` are value
-    and square.
+    For half residuals of the log loss the second term is half the diagonal of its Hessian; `factors` are
+    value and square.
     """
-    signature = types.void(slopes, at, factors, sums, to)
+    signature = types.void(residuals, at, factors, sums, to)
 
     def generate(context, builder, signature, arguments):
-        slopes, at, factors, sums, to = arguments
+        residuals, at, factors, sums, to = arguments
         kind, _, _, sums_kind, _ = signature.args
         value, square = cgutils.unpack_tuple(builder, factors, 2)
         first, second = cgutils.unpack_tuple(builder, to, 2)
-        slope = load(builder, pointer(context, builder, kind, slopes, at), kind)
+        residual = load(builder, pointer(context, builder, kind, residuals, at), kind)
         target = pointer(context, builder, sums_kind, sums, first)
-        accumulate(builder, target, sums_kind, builder.fmul(slope, spread(builder, value)))
-        negative = builder.fcmp_ordered("<", slope, _constant(slope.type, 0.0))
-        size = builder.select(negative, builder.fneg(slope), slope)
+        accumulate(builder, target, sums_kind, builder.fmul(residual, spread(builder, value)))
+        negative = builder.fcmp_ordered("<", residual, _constant(residual.type, 0.0))
+        size = builder.select(negative, builder.fneg(residual), residual)
         twice = builder.fadd(size, size)
-        bend = builder.fmul(size, builder.fsub(_constant(size.type, 1.0), twice))
+        curvature = builder.fmul(size, builder.fsub(_constant(size.type, 1.0), twice))
         target = pointer(context, builder, sums_kind, sums, second)
-        accumulate(builder, target, sums_kind, builder.fmul(bend, spread(builder, square)))
+        accumulate(builder, target, sums_kind, builder.fmul(curvature, spread(builder, square)))
         return context.get_dummy_value()
 
     return signature, generate
@@ -206,17 +206,17 @@ def lanes_variance(typing, shares, at, square, sums, to):
 
 
 @intrinsic
-def lanes_turn(typing, slopes, shares, at, factor, step, mean, to):
-    """``slopes[at:] += factor * shares[at:] * (step[to:] - mean)``; all have one precision."""
-    signature = types.void(slopes, shares, at, factor, step, mean, to)
+def lanes_turn(typing, residuals, shares, at, factor, step, mean, to):
+    """``residuals[at:] += factor * shares[at:] * (step[to:] - mean)``; all have one precision."""
+    signature = types.void(residuals, shares, at, factor, step, mean, to)
 
     def generate(context, builder, signature, arguments):
-        slopes, shares, at, factor, step, mean, to = arguments
+        residuals, shares, at, factor, step, mean, to = arguments
         kind, shares_kind, _, _, step_kind, _, _ = signature.args
         share = load(builder, pointer(context, builder, shares_kind, shares, at), shares_kind)
         move = load(builder, pointer(context, builder, step_kind, step, to), step_kind)
         move = builder.fmul(builder.fsub(move, spread(builder, mean)), spread(builder, factor))
-        target = pointer(context, builder, kind, slopes, at)
+        target = pointer(context, builder, kind, residuals, at)
         accumulate(builder, target, kind, builder.fmul(share, move))
         return context.get_dummy_value()
 

@@ -77,10 +77,10 @@ def minimise_group_model(gradient, hessian, row, alpha, largest, factor, new):
         _solve_shifted(hessian, nu, factor, new[:size])
         copy_to(new[:size], again)
         _solve_factored(factor, again)
-        length = slope = 0.0
+        length = derivative = 0.0
         for r in range(size):
             length += new[r] ** 2
-            slope += new[r] * again[r]
+            derivative += new[r] * again[r]
         length = np.sqrt(length)
         if nu * length > alpha:
             high = nu
@@ -88,4 +88,4 @@ def minimise_group_model(gradient, hessian, row, alpha, largest, factor, new):
             low = nu
         if abs(nu * length - alpha) <= 1e-10 * alpha:
             return
-        nu -= (1.0 / length - nu / alpha) / (slope / length**3 - 1.0 / alpha)
+        nu -= (1.0 / length - nu / alpha) / (derivative / length**3 - 1.0 / alpha)

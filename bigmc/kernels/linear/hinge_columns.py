@@ -107,17 +107,17 @@ def balanced_gradient(column, entries, samples, factor, sums, own):
 
 @kernel
 def curvature(column, piece, entries, samples, work):
-    """`gradient`, equation (6) as ``2 / n * bends``, and the weighted squares of each class."""
+    """`gradient`, equation (6) as ``2 / n * curvatures``, and the weighted squares of each class."""
     indptr, indices, data, base = entries
     scores, labels, _, row_scale, gain = samples
-    sums, own, bends, squares, _, _ = work
+    sums, own, curvatures, squares, _, _ = work
     width = np.uint64(scores.shape[1])
     groups = width // _EIGHT
     number = scores.dtype.type
     one = number(1)
     sums[:] = 0.0
     own[:] = 0.0
-    bends[:] = 0.0
+    curvatures[:] = 0.0
     squares[:] = 0.0
     own_curvature = np.zeros(scores.shape[1], np.float64)
     for s in range(indptr.shape[0]):
@@ -136,7 +136,7 @@ def curvature(column, piece, entries, samples, work):
             for q in range(groups):
                 lane = q * _EIGHT
                 margins, count = lanes_curvature(
-                    scores, sums, bends, (at + lane, lane, lane), shift, (value, square)
+                    scores, sums, curvatures, (at + lane, lane, lane), shift, (value, square)
                 )
                 total += margins
                 active += count
@@ -144,8 +144,8 @@ def curvature(column, piece, entries, samples, work):
             # the own class was counted once in its own lane and once in `active`
             own_curvature[c] += square * (active - number(2))
             squares[c] += square
-    for r in range(bends.shape[0]):
-        bends[r] += own_curvature[r]
+    for r in range(curvatures.shape[0]):
+        curvatures[r] += own_curvature[r]
 
 
 @inner_kernel
@@ -234,7 +234,7 @@ class HingeSums(NamedTuple):
     ----------
     sums, own
         Half the gradient is ``sums - own``.
-    bends
+    curvatures
         Half the diagonal of the Hessian.
     squares
         Weighted squares of the column's values, by the label of their samples.
@@ -246,7 +246,7 @@ class HingeSums(NamedTuple):
 
     sums: NDArray[np.float64]
     own: NDArray[np.float64]
-    bends: NDArray[np.float64]
+    curvatures: NDArray[np.float64]
     squares: NDArray[np.float64]
     edges: NDArray[np.float64]
     change: NDArray[np.float64]
@@ -288,7 +288,7 @@ class HingeWork(NamedTuple):
         for r in range(sums.sums.shape[0]):
             sums.sums[r] += others.sums[r]
             sums.own[r] += others.own[r]
-            sums.bends[r] += others.bends[r]
+            sums.curvatures[r] += others.curvatures[r]
             sums.squares[r] += others.squares[r]
         if task == HESSIAN:
             for c in range(sums.edges.shape[0]):

@@ -3,14 +3,14 @@
 
 `bigmc.kernels.linear.composite` takes a sample's scores at every visit, which are exponentials of all classes
 for each entry. Here they are taken once for each sample (`bigmc.kernels.linear.log_rows`): sums over columns
-are products with a matrix of slopes (`bigmc.kernels.linear.log_sums`), and steps lower the quadratic model of
-the losses at the scores that the slopes were computed from,
+are products with a matrix of residuals (`bigmc.kernels.linear.log_sums`), and steps lower the quadratic model
+of the losses at the scores that the residuals were computed from,
 
     sum over i of <g_i, t_i> + 1/2 t_i' (diag(p_i) - p_i p_i') t_i
 
 for the changes t_i of a sample's scores: equation (12) of Blondel, Seki, Uehara, "Block coordinate descent
 algorithms for large-scale sparse multiclass classification", Machine Learning 93 (2013), to second order. The
-slopes move along with the steps: they are the derivatives of the model. Friedman, Hastie, Tibshirani,
+residuals move along with the steps: they are the derivatives of the model. Friedman, Hastie, Tibshirani,
 "Regularization paths for generalized linear models via coordinate descent", Journal of Statistical Software
 33 (2010), go through columns in the same way.
 """
@@ -32,7 +32,7 @@ from bigmc.kernels.linear.team import CURVATURE, GRADIENT, HESSIAN, MOVE, WHOLE,
 
 @kernel
 def gradient_norms(penalty, columns, samples, level, support, out):
-    """Measure columns as `bigmc.kernels.linear.composite.gradient_norms`, by slopes instead of scores."""
+    """Measure columns as `bigmc.kernels.linear.composite.gradient_norms`, by residuals instead of scores."""
     n_classes, two_over_n, _, _ = level
     slots, coef = support
     total = np.empty(max(n_classes, samples.scores.shape[1]), np.float64)
@@ -48,18 +48,18 @@ def gradient_norms(penalty, columns, samples, level, support, out):
 
 @kernel
 def add_gradients(places, entries, samples, n_classes, sums, largest):
-    """`bigmc.kernels.linear.loss_columns.add_gradients` of samples whose scores are replaced by slopes."""
+    """`bigmc.kernels.linear.loss_columns.add_gradients` of samples whose scores are replaced by residuals."""
     wide = np.empty((2, max(n_classes, samples.scores.shape[1])), np.float64)
     for j in range(places.shape[0]):
         place = places[j]
         if place < 0:
             continue
         curvature(j, WHOLE, entries, samples, wide)
-        bend = 0.0
+        measured = 0.0
         for r in range(n_classes):
             sums.gradients[place, r] += wide[0, r]
-            bend = max(bend, wide[1, r]) if largest else bend + wide[1, r] / n_classes
-        sums.curvatures[place] += bend
+            measured = max(measured, wide[1, r]) if largest else measured + wide[1, r] / n_classes
+        sums.curvatures[place] += measured
 
 
 @kernel
@@ -74,8 +74,8 @@ def sweep(penalty, team, move, extra, coef, violations):
     Parameters
     ----------
     penalty : Norm
-    team : SlopeWork
-        Columns, and samples with slopes instead of scores, which are changed in place.
+    team : ResidualWork
+        Columns, and samples with residuals instead of scores, which are changed in place.
     move, extra, coef, violations
         As in `bigmc.kernels.linear.composite.sweep`.
     """
@@ -117,7 +117,7 @@ def sweep(penalty, team, move, extra, coef, violations):
 
 @kernel
 def project(penalty, team, move, extra, coef, violations):
-    """`bigmc.kernels.linear.composite.project` on the quadratic model, by slopes that move along."""
+    """`bigmc.kernels.linear.composite.project` on the quadratic model, by residuals that move along."""
     n_classes, two_over_n, alpha, _, negligible = move
     columns, samples, _, crew = team
     whole, step = sums_of(team, 0), crew.step[:n_classes]
@@ -137,7 +137,7 @@ def project(penalty, team, move, extra, coef, violations):
         before = along(excess, total)
         together(team, CURVATURE, j, whole)
         copy_to(total[:n_classes], diagonal)
-        # slopes are half derivatives, variances the whole Hessian
+        # residuals are half derivatives, variances the whole Hessian
         part = projection_part(0.5 * scale * columns.scale[p], diagonal, excess)
         for r in range(n_classes):
             new[r] = row[r] - part * excess[r]

@@ -1,12 +1,12 @@
 # mypy: ignore-errors
 """Log loss by samples, where their derivatives are computed once and kept.
 
-A sample's *slopes* are half the derivatives of its loss by its scores, so that ``2 / n`` is the factor of all
-gradients, and its *shares* are the probabilities of its classes, of which the Hessian is made:
+A sample's *residuals* are half the derivatives of its loss by its scores, so that ``2 / n`` is the factor of
+all gradients, and its *shares* are the probabilities of its classes, of which the Hessian is made:
 ``diag(p_i) - p_i p_i'``, equation (12) of Blondel, Seki, Uehara, "Block coordinate descent algorithms for
 large-scale sparse multiclass classification", Machine Learning 93 (2013). Those of pads are 0.
 
-Two classes are one margin: arrays of slopes that have one column hold those of the second class, which are
+Two classes are one margin: arrays of residuals that have one column hold those of the second class, which are
 minus those of the first, and their shares are the product of both probabilities.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.linear.exponentials import lanes_dot, lanes_turn, lanes_variance
-from bigmc.kernels.linear.losses.interface import slopes as slopes_of
+from bigmc.kernels.linear.losses.interface import residuals as residuals_of
 from bigmc.kernels.linear.losses.log import LogLoss
 from bigmc.kernels.linear.losses.samples import pair_loss, pair_odds, sample_odds
 from bigmc.kernels.linear.simd import LANES, lanes_add
@@ -26,27 +26,27 @@ _EIGHT = np.uint64(LANES)
 
 
 @kernel
-def fill_slopes(scores, labels, slopes, shares):
+def fill_residuals(scores, labels, residuals, shares):
     """Take half the derivatives of the losses of samples.
 
     Parameters
     ----------
     scores : array of shape (n_samples, width)
     labels : int32 array of shape (n_samples, 1)
-    slopes : array of the shape of the scores, or with one column for two classes
+    residuals : array of the shape of the scores, or with one column for two classes
         Filled; it may be the scores themselves.
-    shares : array of the shape of the slopes, or of no rows
-        Filled with the probabilities; where slopes have one column, with the product of both.
+    shares : array of the shape of the residuals, or of no rows
+        Filled with the probabilities; where residuals have one column, with the product of both.
     """
     number = scores.dtype.type
     width = scores.shape[1]
     odds = np.empty(width, scores.dtype)
     for i in range(scores.shape[0]):
         c = labels[i, 0]
-        if slopes.shape[1] == 1:
+        if residuals.shape[1] == 1:
             mine, other, _ = pair_odds(scores, i, c)
             own_share, other_share = mine / (mine + other), other / (mine + other)
-            slopes[i, 0] = 0.5 * other_share if c == 0 else -0.5 * other_share
+            residuals[i, 0] = 0.5 * other_share if c == 0 else -0.5 * other_share
             if shares.shape[0]:
                 shares[i, 0] = own_share * other_share
             continue
@@ -54,9 +54,9 @@ def fill_slopes(scores, labels, slopes, shares):
         part = number(1) / (own + others)
         half = number(0.5) * part
         for r in range(width):
-            slopes[i, r] = odds[r] * half
+            residuals[i, r] = odds[r] * half
         # what the others have is more precise than 1 less a probability near 1
-        slopes[i, c] = -others * half
+        residuals[i, c] = -others * half
         if shares.shape[0]:
             for r in range(width):
                 shares[i, r] = odds[r] * part
@@ -95,7 +95,7 @@ def total_loss(n_classes, scores, labels, weights):
 
 
 @kernel
-def balanced_slopes(scores, labels, factor, out):
+def balanced_residuals(scores, labels, factor, out):
     """Fill `out` with half the derivatives of samples whose dual variables are multiplied by factors.
 
     Parameters
@@ -108,44 +108,44 @@ def balanced_slopes(scores, labels, factor, out):
     """
     n_classes = factor.shape[0]
     others = np.empty(scores.shape[1], scores.dtype)
-    slope = np.empty(n_classes, scores.dtype)
+    residual = np.empty(n_classes, scores.dtype)
     for i in range(scores.shape[0]):
-        slopes_of(LogLoss(), scores, i, labels, factor, others, slope)
+        residuals_of(LogLoss(), scores, i, labels, factor, others, residual)
         if out.shape[1] == 1:
-            out[i, 0] = slope[1]
+            out[i, 0] = residual[1]
             continue
-        copy_to(slope, out[i])
+        copy_to(residual, out[i])
         out[i, n_classes:] = 0
 
 
 @kernel
-def add_level(samples, shares, slope, variance, products):
+def add_level(samples, shares, residual, variance, products):
     """Add up the derivatives of the model by an intercept.
 
     Parameters
     ----------
     samples : Samples
-        Slopes instead of scores.
-    shares : array of the shape of the slopes
-    slope, variance : float64 arrays of shape (at least n_classes,)
+        Residuals instead of scores.
+    shares : array of the shape of the residuals
+    residual, variance : float64 arrays of shape (at least n_classes,)
         Added to: half the gradient, and the diagonal of the Hessian.
     products : float64 array of shape (n_classes, n_classes), or of no rows
         Added to: the sums of ``p p'``; of two classes kept as one margin those off the diagonal alone.
     """
-    slopes, weights = samples.scores, samples.weights
-    number = slopes.dtype.type
-    width = np.uint64(slopes.shape[1])
+    residuals, weights = samples.scores, samples.weights
+    number = residuals.dtype.type
+    width = np.uint64(residuals.shape[1])
     weight = number(1)
-    for i in range(np.uint64(slopes.shape[0])):
+    for i in range(np.uint64(residuals.shape[0])):
         if weights.shape[0]:
             weight = number(weights[i])
         if width == 1:
-            slope[0] -= weight * slopes[i, 0]
-            slope[1] += weight * slopes[i, 0]
+            residual[0] -= weight * residuals[i, 0]
+            residual[1] += weight * residuals[i, 0]
             _add_to_both(variance, products, weight * shares[i, 0])
             continue
         for q in range(np.uint64(0), width, _EIGHT):
-            lanes_add(slope, q, weight, slopes, i * width + q)
+            lanes_add(residual, q, weight, residuals, i * width + q)
             lanes_variance(shares, i * width + q, weight, variance, q)
         for r in range(products.shape[0]):
             part = np.float64(weight * shares[i, r])
@@ -164,23 +164,23 @@ def _add_to_both(variance, products, product):
 
 @kernel
 def shift(samples, shares, step):
-    """Move the slopes by a step of the intercept, of shape (width,)."""
-    slopes = samples.scores
-    for i in range(slopes.shape[0]):
-        turn(slopes, shares, i, slopes.dtype.type(1), step)
+    """Move the residuals by a step of the intercept, of shape (width,)."""
+    residuals = samples.scores
+    for i in range(residuals.shape[0]):
+        turn(residuals, shares, i, residuals.dtype.type(1), step)
 
 
 @inlined_kernel
-def turn(slopes, shares, i, value, step):
-    """Move the slopes of a sample by those of the model, where ``value * step`` joins its scores."""
-    number = slopes.dtype.type
-    width = np.uint64(slopes.shape[1])
+def turn(residuals, shares, i, value, step):
+    """Move the residuals of a sample by those of the model, where ``value * step`` joins its scores."""
+    number = residuals.dtype.type
+    width = np.uint64(residuals.shape[1])
     if width == 1:
-        slopes[i, 0] += number(0.5) * value * shares[i, 0] * (step[1] - step[0])
+        residuals[i, 0] += number(0.5) * value * shares[i, 0] * (step[1] - step[0])
         return
     at = np.uint64(i) * width
     mean = number(0)
     for q in range(np.uint64(0), width, _EIGHT):
         mean += lanes_dot(shares, at + q, step, q)
     for q in range(np.uint64(0), width, _EIGHT):
-        lanes_turn(slopes, shares, at + q, number(0.5) * value, step, mean, q)
+        lanes_turn(residuals, shares, at + q, number(0.5) * value, step, mean, q)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Sums over the entries of one column of what is kept of each sample: slopes and shares of the log loss.
+"""Sums over the entries of one column of what is kept of each sample: residuals and shares of the log loss.
 
 Both layouts of `bigmc.kernels.linear.log_rows` are summed: one of a row for each class, in lanes, and one
 margin for two classes. Loops are written out for each sum, because sums that are not needed cost as much as
@@ -27,13 +27,13 @@ _EIGHT = np.uint64(LANES)
 def gradient(j, piece, entries, samples, total):
     """Fill `total` with half the gradient by column j."""
     indptr, indices, data, base = entries
-    slopes, gain = samples.scores, samples.gain
-    if slopes.shape[1] == 1:
+    residuals, gain = samples.scores, samples.gain
+    if residuals.shape[1] == 1:
         total[1] = _margin_gradient(j, piece, entries, samples)
         total[0] = -total[1]
         return
-    number = slopes.dtype.type
-    width = np.uint64(slopes.shape[1])
+    number = residuals.dtype.type
+    width = np.uint64(residuals.shape[1])
     total[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
@@ -42,36 +42,36 @@ def gradient(j, piece, entries, samples, total):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * gain[i]
             for q in range(np.uint64(0), width, _EIGHT):
-                lanes_add(total, q, value, slopes, i * width + q)
+                lanes_add(total, q, value, residuals, i * width + q)
 
 
 @inner_kernel
 def _margin_gradient(j, piece, entries, samples):
     """Return half the gradient of the second of two classes by column j."""
     indptr, indices, data, base = entries
-    slopes, gain = samples.scores, samples.gain
-    number = slopes.dtype.type
-    slope = 0.0
+    residuals, gain = samples.scores, samples.gain
+    number = residuals.dtype.type
+    gradient_sum = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         start, stop = piece_of(indptr, s, j, piece)
         for k in range(start, stop):
             i = first + np.uint64(indices[k])
-            slope += (number(data[k]) * gain[i]) * slopes[i, 0]
-    return slope
+            gradient_sum += (number(data[k]) * gain[i]) * residuals[i, 0]
+    return gradient_sum
 
 
 @kernel
 def curvature(j, piece, entries, samples, wide):
     """Fill rows of `wide`, of shape (2, width), with half the gradient by column j and half the curvature."""
     indptr, indices, data, base = entries
-    slopes, row_scale, gain = samples.scores, samples.row_scale, samples.gain
-    if slopes.shape[1] == 1:
+    residuals, row_scale, gain = samples.scores, samples.row_scale, samples.gain
+    if residuals.shape[1] == 1:
         wide[0, 1], wide[1, 1] = _margin_curvature(j, piece, entries, samples)
         wide[0, 0], wide[1, 0] = -wide[0, 1], wide[1, 1]
         return
-    number = slopes.dtype.type
-    width = np.uint64(slopes.shape[1])
+    number = residuals.dtype.type
+    width = np.uint64(residuals.shape[1])
     wide[:] = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
@@ -81,26 +81,26 @@ def curvature(j, piece, entries, samples, wide):
             value = number(data[k]) * gain[i]
             factors = (value, value * (number(data[k]) * row_scale[i]))
             for q in range(np.uint64(0), width, _EIGHT):
-                lanes_curve(slopes, i * width + q, factors, wide, (q, width + q))
+                lanes_curve(residuals, i * width + q, factors, wide, (q, width + q))
 
 
 @inner_kernel
 def _margin_curvature(j, piece, entries, samples):
     """Return half the gradient of the second of two classes by column j, and half the curvature."""
     indptr, indices, data, base = entries
-    slopes, row_scale, gain = samples.scores, samples.row_scale, samples.gain
-    number = slopes.dtype.type
-    slope = bend = 0.0
+    residuals, row_scale, gain = samples.scores, samples.row_scale, samples.gain
+    number = residuals.dtype.type
+    gradient_sum = curvature_sum = 0.0
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         start, stop = piece_of(indptr, s, j, piece)
         for k in range(start, stop):
             i = first + np.uint64(indices[k])
             value = number(data[k]) * gain[i]
-            size = abs(slopes[i, 0])
-            slope += value * slopes[i, 0]
-            bend += (value * (number(data[k]) * row_scale[i])) * (size * (number(1) - (size + size)))
-    return slope, bend
+            size = abs(residuals[i, 0])
+            gradient_sum += value * residuals[i, 0]
+            curvature_sum += (value * (number(data[k]) * row_scale[i])) * (size * (number(1) - (size + size)))
+    return gradient_sum, curvature_sum
 
 
 @inner_kernel
@@ -160,19 +160,19 @@ def class_products(j, piece, entries, samples, shares, total):
 
 @inner_kernel
 def add_column_step(j, piece, entries, samples, shares, step):
-    """Move the slopes by a step of the weights of column j."""
+    """Move the residuals by a step of the weights of column j."""
     indptr, indices, data, base = entries
-    slopes, row_scale = samples.scores, samples.row_scale
-    number = slopes.dtype.type
+    residuals, row_scale = samples.scores, samples.row_scale
+    number = residuals.dtype.type
     for s in range(indptr.shape[0]):
         first = np.uint64(base[s])
         start, stop = piece_of(indptr, s, j, piece)
         for k in range(start, stop):
             i = first + np.uint64(indices[k])
-            turn(slopes, shares, i, number(data[k]) * row_scale[i], step)
+            turn(residuals, shares, i, number(data[k]) * row_scale[i], step)
 
 
-class SlopeSums(NamedTuple):
+class ResidualSums(NamedTuple):
     """What the entries of a column add up to.
 
     Attributes
@@ -187,16 +187,16 @@ class SlopeSums(NamedTuple):
     products: NDArray[np.float64]
 
 
-class SlopeWork(NamedTuple):
+class ResidualWork(NamedTuple):
     """Columns that a team goes through, see `bigmc.kernels.linear.team`.
 
     Attributes
     ----------
     columns : Columns
     samples : Samples
-        Slopes instead of scores.
-    shares : array of the shape of the slopes
-        Probabilities at the scores that the slopes were computed from.
+        Residuals instead of scores.
+    shares : array of the shape of the residuals
+        Probabilities at the scores that the residuals were computed from.
     crew : Crew
     """
 
@@ -208,7 +208,7 @@ class SlopeWork(NamedTuple):
     def sums_of(self, number):
         """Return what a piece fills."""
         crew = self.crew
-        return SlopeSums(crew.sums[number, 0], crew.matrices[min(number, crew.matrices.shape[0] - 1)])
+        return ResidualSums(crew.sums[number, 0], crew.matrices[min(number, crew.matrices.shape[0] - 1)])
 
     def do_piece(self, task, column, piece, sums):
         """Do a task for a piece of a column."""

@@ -19,10 +19,10 @@ from bigmc.kernels.linear.losses.interface import (
     add_gradient,
     add_squares,
     adds_by_lanes,
-    bends,
     change,
     curvature_bound,
-    slopes,
+    curvatures,
+    residuals,
 )
 from bigmc.kernels.linear.team import CHANGE, CURVATURE, GRADIENT, HESSIAN, WHOLE, Crew, piece_of
 
@@ -34,7 +34,7 @@ class ColumnWork(NamedTuple):
     ----------
     others : array of shape (width,)
         Scores or odds of a sample, in the precision of the scores.
-    slope, bend : arrays of shape (n_classes,)
+    residual, curvature : arrays of shape (n_classes,)
         Half the derivatives of a sample's loss, in the precision of the scores.
     wide : float64 array of shape (3, width)
         Sums over all classes, pads among them.
@@ -43,8 +43,8 @@ class ColumnWork(NamedTuple):
     """
 
     others: NDArray[Any]
-    slope: NDArray[Any]
-    bend: NDArray[Any]
+    residual: NDArray[Any]
+    curvature: NDArray[Any]
     wide: NDArray[np.float64]
     sums: NDArray[np.float64]
     diagonal: NDArray[np.float64]
@@ -55,12 +55,12 @@ class ColumnWork(NamedTuple):
 def column_work(scores, n_classes):
     """Return an array for the derivatives by one column."""
     width = scores.shape[1]
-    slope = np.empty((2, n_classes), scores.dtype)
+    residual = np.empty((2, n_classes), scores.dtype)
     sums = np.empty((3, n_classes), np.float64)
     return ColumnWork(
         np.empty(width, scores.dtype),
-        slope[0],
-        slope[1],
+        residual[0],
+        residual[1],
         np.empty((3, width), np.float64),
         sums[0],
         sums[1],
@@ -73,7 +73,7 @@ def column_gradient(loss, j, piece, entries, samples, factor, work):
     """Fill the work's sums so that the gradient of the losses by column j is ``2 / n * sums``."""
     indptr, indices, data, base = entries
     scores, labels, _, _, gain = samples
-    others, slope, sums, wide = work.others, work.slope, work.sums, work.wide
+    others, residual, sums, wide = work.others, work.residual, work.sums, work.wide
     number = scores.dtype.type
     by_lanes = adds_by_lanes(loss) and factor.shape[0] == 0
     sums[:] = 0.0
@@ -88,9 +88,9 @@ def column_gradient(loss, j, piece, entries, samples, factor, work):
             if by_lanes:
                 add_gradient(loss, scores, i, labels, value, wide)
                 continue
-            slopes(loss, scores, i, labels, factor, others, slope)
-            for r in range(slope.shape[0]):
-                sums[r] += value * slope[r]
+            residuals(loss, scores, i, labels, factor, others, residual)
+            for r in range(residual.shape[0]):
+                sums[r] += value * residual[r]
     if by_lanes:
         for r in range(sums.shape[0]):
             sums[r] = wide[0, r] - wide[1, r]
@@ -124,7 +124,7 @@ def column_curvature(loss, j, piece, entries, samples, factor, work, hessian):
     """
     indptr, indices, data, base = entries
     scores, labels, _, row_scale, gain = samples
-    others, slope, bend, _, sums, diagonal, squares = work
+    others, residual, curvature, _, sums, diagonal, squares = work
     number = scores.dtype.type
     sums[:] = 0.0
     diagonal[:] = 0.0
@@ -135,15 +135,15 @@ def column_curvature(loss, j, piece, entries, samples, factor, work, hessian):
         start, stop = piece_of(indptr, s, j, piece)
         for k in range(start, stop):
             i = first + np.uint64(indices[k])
-            slopes(loss, scores, i, labels, factor, others, slope)
-            bends(loss, scores, i, labels, others, slope, bend)
+            residuals(loss, scores, i, labels, factor, others, residual)
+            curvatures(loss, scores, i, labels, others, residual, curvature)
             value = number(data[k]) * gain[i]
             square = value * (number(data[k]) * row_scale[i])
-            for r in range(slope.shape[0]):
-                sums[r] += value * slope[r]
-                diagonal[r] += square * bend[r]
+            for r in range(residual.shape[0]):
+                sums[r] += value * residual[r]
+                diagonal[r] += square * curvature[r]
             add_squares(loss, labels, i, square, squares)
-            add_coupling(loss, scores, i, labels, others, slope, square, hessian)
+            add_coupling(loss, scores, i, labels, others, residual, square, hessian)
     for r in range(hessian.shape[0]):
         for q in range(r):
             hessian[r, q] += hessian[q, r]

@@ -77,11 +77,12 @@ def move_rows(span, rows, samples, direction, part):
 
 
 @kernel
-def add_penalty_curvature(direction, unit, bend, ridge, factor, product):
+def add_penalty_curvature(direction, unit, penalty_curvature, ridge, factor, product):
     """Complete a product with the Hessian, and return the curvature along the direction.
 
-    ``product = factor * product + (bend (I - unit unit') + ridge I) direction`` row by row: the Hessian of
-    the norm of a non-zero row w is ``(I - w w' / |w|²) / |w|``, and ``bend = alpha / |w|``.
+    ``product = factor * product + (penalty_curvature (I - unit unit') + ridge I) direction`` row by row:
+    the Hessian of the norm of a non-zero row w is ``(I - w w' / |w|²) / |w|``, and
+    ``penalty_curvature = alpha / |w|``.
     """
     curve = 0.0
     for j in range(direction.shape[0]):
@@ -89,7 +90,9 @@ def add_penalty_curvature(direction, unit, bend, ridge, factor, product):
         for r in range(direction.shape[1]):
             along += unit[j, r] * direction[j, r]
         for r in range(direction.shape[1]):
-            across = bend[j] * (direction[j, r] - along * unit[j, r]) + ridge[j] * direction[j, r]
+            across = (
+                penalty_curvature[j] * (direction[j, r] - along * unit[j, r]) + ridge[j] * direction[j, r]
+            )
             product[j, r] = factor[j] * product[j, r] + across
             curve += product[j, r] * direction[j, r]
     return curve

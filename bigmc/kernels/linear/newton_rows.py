@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Gradients, products with the Hessian and line searches over samples in row order.
 
-What is different for each loss is a method of it, see `bigmc.kernels.linear.losses.interface`: `row_slopes`,
-`row_groups`, `row_turn` and `row_change`.
+What is different for each loss is a method of it, see `bigmc.kernels.linear.losses.interface`:
+`row_residuals`, `row_groups`, `row_turn` and `row_change`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, kernel
-from bigmc.kernels.linear.losses.interface import RowWork, row_change, row_groups, row_slopes, row_turn
+from bigmc.kernels.linear.losses.interface import RowWork, row_change, row_groups, row_residuals, row_turn
 from bigmc.kernels.linear.products import (
     EVERY_GROUP,
     add_groups,
@@ -31,8 +31,8 @@ def _row_work(scores):
     """Return what the derivatives of one sample are computed in."""
     width = scores.shape[1]
     return RowWork(
-        slope=np.empty(width, scores.dtype),
-        bend=np.empty(width, scores.dtype),
+        residual=np.empty(width, scores.dtype),
+        curvature=np.empty(width, scores.dtype),
         others=np.empty(width, scores.dtype),
         margins=np.empty(width, scores.dtype),
         move=np.empty(width, scores.dtype),
@@ -53,7 +53,7 @@ def gradient_rows(loss, span, rows, samples, kept, out, curvature):
     rows : Rows
     samples : Samples
     kept : array of shape (n_samples,), of uint64, or (n_samples, width), of the type of the scores
-        Filled with what `hessian_rows` needs, see the loss's `row_slopes`.
+        Filled with what `hessian_rows` needs, see the loss's `row_residuals`.
     out, curvature : arrays of shape (n_slots, width)
         Added to.
     """
@@ -62,17 +62,17 @@ def gradient_rows(loss, span, rows, samples, kept, out, curvature):
     size = out.shape[0] - 1  # row of the intercept
     number = samples.scores.dtype.type
     work = _row_work(samples.scores)
-    slope, bend, groups = work.slope, work.bend, work.groups
+    residual, row_curvature, groups = work.residual, work.curvature, work.groups
     for i in range(np.uint64(span[0]), np.uint64(span[1])):
-        used = row_slopes(loss, samples, i, kept, work)
+        used = row_residuals(loss, samples, i, kept, work)
         if used == 0 or (indptr[i] == indptr[i + _ONE] and not constant):
             continue
-        row_outer(rows, i, gain[i], slope, groups, used, out)
-        row_outer_square(rows, i, gain[i] * row_scale[i], bend, groups, used, curvature)
+        row_outer(rows, i, gain[i], residual, groups, used, out)
+        row_outer_square(rows, i, gain[i] * row_scale[i], row_curvature, groups, used, curvature)
         if constant:
             weight = number(weights[i]) if weights.shape[0] else number(1)
-            add_groups(weight, slope, groups, used, out[size])
-            add_groups(weight, bend, groups, used, curvature[size])
+            add_groups(weight, residual, groups, used, out[size])
+            add_groups(weight, row_curvature, groups, used, curvature[size])
 
 
 @kernel

@@ -113,12 +113,12 @@ def prox(penalty, alpha, linear, curve, new):
         while coming > theta:
             theta = coming
             above = -alpha
-            slope = 0.0
+            derivative = 0.0
             for r in range(n_classes):
                 if abs(linear[r]) > curve[r] * theta:
                     above += abs(linear[r])
-                    slope += curve[r]
-            coming = above / slope if slope > 0.0 else theta
+                    derivative += curve[r]
+            coming = above / derivative if derivative > 0.0 else theta
         for r in range(n_classes):
             size = min(abs(linear[r]) / curve[r], theta)
             new[r] = size if linear[r] > 0.0 else -size
@@ -140,11 +140,11 @@ def prox(penalty, alpha, linear, curve, new):
         high = group * largest / (norm - group)
         nu = 0.5 * high
         for _ in range(_ROOT_STEPS):
-            length = slope = 0.0
+            length = derivative = 0.0
             for r in range(n_classes):
                 size = new[r] / (curve[r] + nu)
                 length += size * size
-                slope += size * size / (curve[r] + nu)
+                derivative += size * size / (curve[r] + nu)
             length = np.sqrt(length)
             if abs(nu * length - group) <= _ROOT_TOLERANCE * group:
                 break
@@ -152,7 +152,7 @@ def prox(penalty, alpha, linear, curve, new):
                 high = nu
             else:
                 low = nu
-            nu -= (1.0 / length - nu / group) / (slope / length**3 - 1.0 / group)
+            nu -= (1.0 / length - nu / group) / (derivative / length**3 - 1.0 / group)
             if not low < nu < high:
                 nu = 0.5 * (low + high)
     for r in range(n_classes):
@@ -190,12 +190,12 @@ def violation(penalty, alpha, ridge, row, gradient, ones, work):
         # -G of the largest weights, signs taken off, less its projection on the simplex of size alpha
         tied = 0
         for r in range(n_classes):
-            slope = gradient[r] + ridge * row[r]
+            derivative = gradient[r] + ridge * row[r]
             if abs(row[r]) >= (1.0 - _TIE) * largest:
-                work[tied] = -slope if row[r] > 0.0 else slope
+                work[tied] = -derivative if row[r] > 0.0 else derivative
                 tied += 1
             else:
-                total += slope * slope
+                total += derivative * derivative
         theta = -np.inf
         for r in range(tied):
             theta = max(theta, work[r])
@@ -220,9 +220,9 @@ def violation(penalty, alpha, ridge, row, gradient, ones, work):
     length = largest * np.sqrt(squares)
     for r in range(n_classes):
         if row[r] != 0.0:
-            slope = gradient[r] + ridge * row[r] + (1.0 - ratio) * alpha * row[r] / length
-            slope += ratio * alpha if row[r] > 0.0 else -ratio * alpha
+            derivative = gradient[r] + ridge * row[r] + (1.0 - ratio) * alpha * row[r] / length
+            derivative += ratio * alpha if row[r] > 0.0 else -ratio * alpha
         else:
-            slope = max(abs(gradient[r]) - ratio * alpha, 0.0)
-        total += slope * slope
+            derivative = max(abs(gradient[r]) - ratio * alpha, 0.0)
+        total += derivative * derivative
     return np.sqrt(total)

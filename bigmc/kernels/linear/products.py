@@ -64,30 +64,30 @@ def add_groups(factor, row, groups, used, into):
 
 
 @inner_kernel
-def row_outer(rows, i, scale, slope, groups, used, out):
-    """Add ``scale * values[k] * slope`` to ``out[slots[k]]`` for the entries k of sample i, listed groups."""
+def row_outer(rows, i, scale, residual, groups, used, out):
+    """Add ``scale * values[k] * residual`` to ``out[slots[k]]`` for the entries k of sample i, in groups."""
     start, stop = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + _ONE])
     u = np.uint64(0)
     while u + _FOUR <= used:
-        _outer4(rows, (start, stop, u), scale, slope, groups, out)
+        _outer4(rows, (start, stop, u), scale, residual, groups, out)
         u += _FOUR
     if u + _TWO <= used:
-        _outer2(rows, (start, stop, u), scale, slope, groups, out)
+        _outer2(rows, (start, stop, u), scale, residual, groups, out)
         u += _TWO
     if u < used:
-        _outer1(rows, (start, stop, u), scale, slope, groups, out)
+        _outer1(rows, (start, stop, u), scale, residual, groups, out)
 
 
 @inner_kernel
-def row_outer_square(rows, i, scale, slope, groups, used, out):
+def row_outer_square(rows, i, scale, residual, groups, used, out):
     """`row_outer` with the squares of the values."""
     start, stop = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + _ONE])
     u = np.uint64(0)
     while u + _FOUR <= used:
-        _square4(rows, (start, stop, u), scale, slope, groups, out)
+        _square4(rows, (start, stop, u), scale, residual, groups, out)
         u += _FOUR
     if u + _TWO <= used:
-        _square2(rows, (start, stop, u), scale, slope, groups, out)
+        _square2(rows, (start, stop, u), scale, residual, groups, out)
         u += _TWO
     if u < used:
-        _square1(rows, (start, stop, u), scale, slope, groups, out)
+        _square1(rows, (start, stop, u), scale, residual, groups, out)

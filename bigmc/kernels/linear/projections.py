@@ -49,9 +49,9 @@ def along(direction, sums):
 
 @inner_kernel
 def further_part(length, decrease):
-    """Return how much further a step along the excess goes, in units of it, by what it took from the slope.
+    """Return how much further a step along the excess goes, in units of it, by what the derivative fell.
 
-    The slope along the excess was to fall by its squared length.
+    The derivative along the excess was to fall by its squared length.
     """
     if not decrease > 0.0:
         return 0.0

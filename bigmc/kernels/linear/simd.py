@@ -309,25 +309,27 @@ def product_of(count):
 
 
 def outer_of(count, square=False):
-    """Return a function that adds the outer product of a sample and a slope to a matrix.
+    """Return a function that adds the outer product of a sample and a residual to a matrix.
 
-    It adds ``values[k] * scale * slope[g:]`` to ``out[slots[k], g:]`` for the entries and groups of
+    It adds ``values[k] * scale * residual[g:]`` to ``out[slots[k], g:]`` for the entries and groups of
     `product_of`; with `square` the values are squared.
     """
 
     @intrinsic
-    def outer(typing, rows, span, scale, slope, groups, out):
-        signature = types.void(rows, span, scale, slope, groups, out)
+    def outer(typing, rows, span, scale, residual, groups, out):
+        signature = types.void(rows, span, scale, residual, groups, out)
 
         def generate(context, builder, signature, arguments):
-            rows, span, scale, slope, groups, out = arguments
-            rows_kind, _, _, slope_kind, groups_kind, out_kind = signature.args
+            rows, span, scale, residual, groups, out = arguments
+            rows_kind, _, _, residual_kind, groups_kind, out_kind = signature.args
             start, stop, first = cgutils.unpack_tuple(builder, span, 3)
             width = _width(context, builder, out_kind, out)
             offsets = _offsets(context, builder, groups_kind, groups, first, count)
             steps = []
             for offset in offsets:
-                step = load(builder, pointer(context, builder, slope_kind, slope, offset), slope_kind)
+                step = load(
+                    builder, pointer(context, builder, residual_kind, residual, offset), residual_kind
+                )
                 steps.append(builder.fmul(step, spread(builder, scale)))
             with cgutils.for_range_slice(builder, start, stop, start.type(1), intp=start.type) as (k, _):
                 slot, value = _entry(context, builder, rows_kind, rows, k, out_kind.dtype)

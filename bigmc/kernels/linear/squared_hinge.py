@@ -70,14 +70,14 @@ class _Curvature(NamedTuple):
 
 
 @inner_kernel
-def _slope(gradient, row, new, alpha):
+def _directional_derivative(gradient, row, new, alpha):
     """Bound of equation (7) on the decrease: ``G'(new - row) + alpha (||new|| - ||row||)``."""
-    slope = before = after = 0.0
+    derivative = before = after = 0.0
     for r in range(row.shape[0]):
-        slope += gradient[r] * (new[r] - row[r])
+        derivative += gradient[r] * (new[r] - row[r])
         before += row[r] ** 2
         after += new[r] ** 2
-    return slope + alpha * (np.sqrt(after) - np.sqrt(before))
+    return derivative + alpha * (np.sqrt(after) - np.sqrt(before))
 
 
 @kernel
@@ -154,7 +154,7 @@ def _is_model_worth(j, entries, move):
 def _fill_hessian(terms, work, hessian):
     """Fill the local Hessian, a weighted Laplacian and the ridge, and half its diagonal without the ridge."""
     curve = terms.scale * terms.column_scale
-    bends, edges = work.bends, work.edges
+    curvatures, edges = work.curvatures, work.edges
     n_classes = hessian.shape[0]
     for r in range(n_classes):
         hessian[r, r] = 0.0
@@ -164,9 +164,9 @@ def _fill_hessian(terms, work, hessian):
             hessian[r, c] = hessian[c, r] = -weight
             hessian[r, r] += weight
             hessian[c, c] += weight
-    bends[:] = 0.0
+    curvatures[:] = 0.0
     for r in range(n_classes):
-        bends[r] = hessian[r, r] / curve if curve > 0.0 else 0.0
+        curvatures[r] = hessian[r, r] / curve if curve > 0.0 else 0.0
         hessian[r, r] += terms.ridge
 
 
@@ -174,12 +174,12 @@ def _fill_hessian(terms, work, hessian):
 def _complete_gradient(row, terms, move, work):
     """Turn the sums into the gradient of all smooth terms; returns the curvature and the violation."""
     alpha, ridge, pull, scale, column_scale, length = terms
-    sums, own, bends, squares, _, _ = work
+    sums, own, curvatures, squares, _, _ = work
     first = second = total = largest = violation = 0.0
     for r in range(row.shape[0]):
         sums[r] = scale * (sums[r] - own[r]) + pull[r] + ridge * row[r]
         total += squares[r]
-        largest = max(largest, bends[r])
+        largest = max(largest, curvatures[r])
         if squares[r] > first:
             second = first
             first = squares[r]
@@ -206,7 +206,7 @@ def _proximal_step(gradient, row, alpha, largest, new):
     shrink = 0.0 if norm == 0.0 else max(1.0 - alpha / largest / norm, 0.0)
     for r in range(row.shape[0]):
         new[r] *= shrink
-    return _slope(gradient, row, new, alpha)
+    return _directional_derivative(gradient, row, new, alpha)
 
 
 @inner_kernel
@@ -216,7 +216,7 @@ def _search_line(j, team, move, terms, bound, line):
     `line` is the row, the new one, the bound of equation (7) and the sums of the team's first piece.
     """
     alpha, ridge, pull, _, column_scale, length = terms
-    row, new, slope, work = line
+    row, new, derivative, work = line
     trial = team.crew.trial
     distance = along = 0.0
     for r in range(row.shape[0]):
@@ -227,7 +227,7 @@ def _search_line(j, team, move, terms, bound, line):
     # error of the losses can reject it.
     certain = np.inf
     if bound * distance > 0.0:
-        certain = 2.0 * (1.0 - _SIGMA) * max(-slope, 0.0) / (bound * distance)
+        certain = 2.0 * (1.0 - _SIGMA) * max(-derivative, 0.0) / (bound * distance)
     while move.line_search and part > certain and part > _SMALLEST_PART:
         moved = 0.0
         for r in range(row.shape[0]):
@@ -237,7 +237,7 @@ def _search_line(j, team, move, terms, bound, line):
         together(team, CHANGE, j, work)
         change = 0.5 * move.two_over_n * work.change[0]
         change += part * (along + 0.5 * ridge * part * distance)
-        if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * slope:
+        if change + alpha * (np.sqrt(moved) - length) <= _SIGMA * part * derivative:
             break
         part *= _OMEGA
     return part
@@ -297,13 +297,13 @@ def sweep(team, move, extra, coef, violations):
         curve, violation = _complete_gradient(row, terms, move, work)
         if length > 0.0:
             violations[p] = violation
-        slope = 0.0
+        derivative = 0.0
         if model:
             minimise_group_model(work.sums, hessian, row, alpha, curve.largest, factor, new)
-            slope = _slope(work.sums, row, new, alpha)
-        if not slope < 0.0:
-            slope = _proximal_step(work.sums, row, alpha, curve.largest, new)
-        line = (row, new, slope, work)
+            derivative = _directional_derivative(work.sums, row, new, alpha)
+        if not derivative < 0.0:
+            derivative = _proximal_step(work.sums, row, alpha, curve.largest, new)
+        line = (row, new, derivative, work)
         part = _search_line(j, team, move, terms, curve.bound, line)
         if move_row(part, new, columns.scale[p], row, step):
             together(team, MOVE, j, work)
@@ -333,7 +333,7 @@ def project(team, move, extra, coef, violations):
         for r in range(width):
             excess[r] *= 1.0 - alpha / norm
         together(team, CURVATURE, j, work)
-        part = projection_part(scale * columns.scale[p], work.bends, excess)
+        part = projection_part(scale * columns.scale[p], work.curvatures, excess)
         before = _along(excess, work)
         for r in range(width):
             new[r] = row[r] - part * excess[r]

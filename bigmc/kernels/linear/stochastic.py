@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
 from bigmc.kernels.linear.exponentials import lanes_dot
-from bigmc.kernels.linear.losses.interface import slopes
+from bigmc.kernels.linear.losses.interface import residuals
 from bigmc.kernels.linear.penalties import LARGEST
 from bigmc.kernels.linear.simd import LANES
 
@@ -179,7 +179,7 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
     scores = np.full((1, -(-n_classes // LANES) * LANES), pad_score, np.float32)
     others = np.empty(scores.shape[1], np.float32)
     gradient, none = np.zeros(width, np.float32), np.empty((0, 0), np.float32)
-    slope = gradient[:n_classes]
+    residual = gradient[:n_classes]
     factors = np.empty((2, longest(rows.indptr)), np.float32)
     factor = np.empty((2, 1), np.float32)
     weight = strength.weight
@@ -198,11 +198,11 @@ def follow(pair, rows, strength, n_classes, pad_score, sums, level):
             add_scores(
                 penalty.code, rows.values[k], rows.slots[k], sums, factors, k - start, scores, n_classes
             )
-        slopes(loss, scores, 0, rows.labels[i : i + 1], none, others, slope)
+        residuals(loss, scores, 0, rows.labels[i : i + 1], none, others, residual)
         square = np.float32(0)
         for r in range(n_classes):
-            slope[r] *= np.float32(2.0 * rows.weights[i])
-            square += slope[r] * slope[r]
+            residual[r] *= np.float32(2.0 * rows.weights[i])
+            square += residual[r] * residual[r]
         if square == 0:
             continue
         for k in range(start, stop):

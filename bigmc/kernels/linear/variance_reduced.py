@@ -5,7 +5,7 @@ From an anchor, weights V with the mean gradient G of all samples, feature j fol
 
     z_j += x_ij (s_i(W) - s_i(V)) + G_j,
 
-where ``s_i`` are the slopes of its loss by the scores, and the minimiser of
+where ``s_i`` are the residuals of its loss by the scores, and the minimiser of
 
     <z_j, w> + t (alpha * penalty(w) + ridge / 2 ||w||²) + c_j / 2 ||w - V_j||²
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inlined_kernel, kernel
-from bigmc.kernels.linear.losses.interface import slopes
+from bigmc.kernels.linear.losses.interface import residuals
 from bigmc.kernels.linear.simd import LANES
 from bigmc.kernels.linear.stochastic import Strength, add_scores, find_factors, longest
 
@@ -92,17 +92,17 @@ def add_row_gradients(loss, rows, scores, factor, n_classes, sums):
     float
         Squared norms of the gradients by an intercept, added up.
     """
-    others, slope = np.empty(scores.shape[1], scores.dtype), np.zeros(n_classes, scores.dtype)
+    others, residual = np.empty(scores.shape[1], scores.dtype), np.zeros(n_classes, scores.dtype)
     none, total = np.empty((0, 0), scores.dtype), 0.0
     for i in range(scores.shape[0]):
         weight = 2.0 * rows.weights[i]
         if weight == 0.0:
             continue
-        slopes(loss, scores, i, rows.labels, none, others, slope)
+        residuals(loss, scores, i, rows.labels, none, others, residual)
         square = 0.0
         for r in range(n_classes):
-            square += (weight * slope[r]) ** 2
-            slope[r] *= weight * factor
+            square += (weight * residual[r]) ** 2
+            residual[r] *= weight * factor
         total += square
         for k in range(rows.indptr[i], rows.indptr[i + 1]):
             value, j = scores.dtype.type(rows.values[k]), rows.slots[k]
@@ -112,7 +112,7 @@ def add_row_gradients(loss, rows, scores, factor, n_classes, sums):
             sums.counts[j] += 1
             if square > 0.0:
                 for r in range(n_classes):
-                    sums.gradient[j, r] += value * slope[r]
+                    sums.gradient[j, r] += value * residual[r]
     return total
 
 
@@ -169,8 +169,8 @@ def follow(pair, rows, strength, n_classes, pad_score, intercept, sums, anchors)
             for r in range(n_classes):
                 scores[1, r] += value * anchor.weights[j, r]
         labels[:] = rows.labels[i]
-        slopes(loss, scores, 0, labels, none, others, gradient)
-        slopes(loss, scores, 1, labels, none, others, before)
+        residuals(loss, scores, 0, labels, none, others, gradient)
+        residuals(loss, scores, 1, labels, none, others, before)
         for r in range(n_classes):
             gradient[r] = np.float32(2.0 * rows.weights[i]) * (gradient[r] - before[r])
         for k in range(start, stop):

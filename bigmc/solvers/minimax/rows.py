@@ -181,8 +181,10 @@ class WorkingRows:
                 if (square <= least).all():
                     break
                 image = unit * self._weighed(features, dual * self._weighing(features, unit * direction))
-                bend = (direction * image).sum(axis=0)
-                length = np.divide(square, bend, out=np.zeros_like(bend), where=(bend > 0) & (square > least))
+                curvature = (direction * image).sum(axis=0)
+                length = np.divide(
+                    square, curvature, out=np.zeros_like(curvature), where=(curvature > 0) & (square > least)
+                )
                 correction += length * direction
                 residual -= length * image
                 before, square = square, (residual**2).sum(axis=0)

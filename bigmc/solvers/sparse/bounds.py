@@ -69,20 +69,20 @@ def lower_bound(
     loss, ridge = objective.loss, objective.ridge
     if len(factor):
         assert isinstance(margins, PairMargins)
-        slope, total = margins.balanced(factor)
+        residual_sum, total = margins.balanced(factor)
     else:
-        slope, total = margins.total_slope, margins.dual_values
+        residual_sum, total = margins.total_residual, margins.dual_values
 
     def value(scale: float) -> float:
         def scaled_entropy(scale: float) -> float:
             assert entropy is not None
             return entropy(factor, scale)
 
-        return loss.dual_value(scale, slope, total, weight_sum, scaled_entropy)
+        return loss.dual_value(scale, residual_sum, total, weight_sum, scaled_entropy)
 
     allowance = 1.0 - _ROUNDING * float(np.finfo(precision).eps)
     feasible = alpha / gradients.largest_norm * allowance if gradients.largest_norm > 0 else np.inf
-    scale = min(feasible, loss.largest_scale(slope, total))
+    scale = min(feasible, loss.largest_scale(residual_sum, total))
     best = DualPoint(scale, value(scale))
     if ridge > 0:
         unscaled = DualPoint(1.0, value(1.0) - gradients.distance / (2.0 * ridge))

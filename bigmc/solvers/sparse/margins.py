@@ -18,7 +18,7 @@ from bigmc.objectives.losses import Loss
 
 #: With more classes than this the sums are kept by class.
 MOST_PAIRED_CLASSES = 128
-#: Numbers kept beside the vectors: slopes, values of the dual, what the losses have beyond these.
+#: Numbers kept beside the vectors: residuals, values of the dual, what the losses have beyond these.
 _TOTALS = 3
 #: Pair matrices, and vectors of a class, that exist at once in a pass or a step of the intercept.
 _MATRICES, _VECTORS = 6, 64
@@ -70,8 +70,8 @@ class Margins(ABC):
 
     @property
     @abstractmethod
-    def total_slope(self) -> float:
-        """Sum of the slopes, none of them negative."""
+    def total_residual(self) -> float:
+        """Sum of the residuals, none of them negative."""
 
     @property
     @abstractmethod
@@ -80,27 +80,27 @@ class Margins(ABC):
 
     @property
     @abstractmethod
-    def intercept_slope(self) -> NDArray[np.float64]:
+    def intercept_gradient(self) -> NDArray[np.float64]:
         """Half the derivative of the sum of losses by an intercept, of shape (n_classes,)."""
 
     @property
     @abstractmethod
-    def intercept_bends(self) -> NDArray[np.float64]:
+    def intercept_curvatures(self) -> NDArray[np.float64]:
         """Diagonal of half the Hessian of the sum of losses by an intercept, of shape (n_classes,)."""
 
 
 class PairMargins(Margins):
     """Sums by own class (row) and other class (column), of shape (3, n_classes, n_classes).
 
-    They are the slopes, values and curvatures of `bigmc.kernels.linear.losses.sums.class_sums`; for hinges
+    They are the residuals, values and curvatures of `bigmc.kernels.linear.losses.sums.class_sums`; for hinges
     ``sum w m``, ``sum w m²``, ``sum w [m > 0]``.
     """
 
     @property
-    def slopes(self) -> NDArray[np.float64]:
-        """Sums of the slopes, of shape (n_classes, n_classes)."""
-        slopes: NDArray[np.float64] = self.stacked[0]
-        return slopes
+    def residuals(self) -> NDArray[np.float64]:
+        """Sums of the residuals, of shape (n_classes, n_classes)."""
+        residuals: NDArray[np.float64] = self.stacked[0]
+        return residuals
 
     @property
     def total_loss(self) -> float:
@@ -108,8 +108,8 @@ class PairMargins(Margins):
         return float(self.stacked[1].sum())
 
     @property
-    def total_slope(self) -> float:
-        """Sum of the slopes, none of them negative."""
+    def total_residual(self) -> float:
+        """Sum of the residuals, none of them negative."""
         return float(self.stacked[0].sum())
 
     @property
@@ -118,12 +118,12 @@ class PairMargins(Margins):
         return float(self.loss.dual_values(self.stacked[1]).sum())
 
     @property
-    def intercept_slope(self) -> NDArray[np.float64]:
+    def intercept_gradient(self) -> NDArray[np.float64]:
         """Half the derivative of the sum of losses by an intercept."""
-        return self.loss.intercept_slope(self.stacked[0])
+        return self.loss.intercept_gradient(self.stacked[0])
 
     @property
-    def intercept_bends(self) -> NDArray[np.float64]:
+    def intercept_curvatures(self) -> NDArray[np.float64]:
         """Diagonal of half the Hessian."""
         return np.diag(self.intercept_hessian())
 
@@ -132,7 +132,7 @@ class PairMargins(Margins):
         return self.loss.intercept_curvature(self.stacked[2])
 
     def balanced(self, factor: NDArray[np.float64]) -> tuple[float, float]:
-        """Return `total_slope` and `dual_values` of the slopes times factors of the pairs."""
+        """Return `total_residual` and `dual_values` of the residuals times factors of the pairs."""
         values = self.loss.dual_values(self.stacked[1] * factor * factor)
         return float((self.stacked[0] * factor).sum()), float(values.sum())
 
@@ -146,7 +146,7 @@ class ClassMargins(Margins):
 
     @property
     def parts(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Views of the slopes and the curvatures of each class, and of the totals."""
+        """Views of the residuals and the curvatures of each class, and of the totals."""
         k = self._n_classes
         return self.stacked[:k], self.stacked[k : 2 * k], self.stacked[2 * k :]
 
@@ -156,8 +156,8 @@ class ClassMargins(Margins):
         return float(self.stacked[-2] + self.stacked[-1])
 
     @property
-    def total_slope(self) -> float:
-        """Sum of the slopes, none of them negative."""
+    def total_residual(self) -> float:
+        """Sum of the residuals, none of them negative."""
         return float(self.stacked[-3])
 
     @property
@@ -166,11 +166,11 @@ class ClassMargins(Margins):
         return float(self.stacked[-2])
 
     @property
-    def intercept_slope(self) -> NDArray[np.float64]:
+    def intercept_gradient(self) -> NDArray[np.float64]:
         """Half the derivative of the sum of losses by an intercept."""
         return self.parts[0]
 
     @property
-    def intercept_bends(self) -> NDArray[np.float64]:
+    def intercept_curvatures(self) -> NDArray[np.float64]:
         """Diagonal of half the Hessian."""
         return self.parts[1]

@@ -89,7 +89,8 @@ class Size:
     n_kept : int
         Classes whose gradients say what those of all are, see `bigmc.objectives.losses.Loss.n_kept`; 0: all.
     n_beside : int
-        Slopes and probabilities of a sample beside its scores, see `bigmc.solvers.sparse.steps.model_sweeps`.
+        Residuals and probabilities of a sample beside its scores, see
+        `bigmc.solvers.sparse.steps.model_sweeps`.
     """
 
     n_samples: int

@@ -76,8 +76,8 @@ class Problem:
     ----------
     scores : array of shape (n_samples, width)
         Product of samples and weights plus intercept; pads hold the loss's pad score.
-    slopes : array of shape (n_samples, width), or (n_samples, 1)
-        Where a loss that keeps them has its slopes: in the place of the scores, but for two classes.
+    residuals : array of shape (n_samples, width), or (n_samples, 1)
+        Where a loss that keeps them has its residuals: in the place of the scores, but for two classes.
     labels : int32 array of shape (n_samples, most labels)
         Of each sample, increasing, -1 after the last.
     label : int32 array of shape (n_samples,)
@@ -119,8 +119,10 @@ class Problem:
         lanes = objective.loss.lanes
         self.width = -(-self.n_classes // lanes) * lanes
         self.scores = np.empty((self.n_samples, self.width), dtype)
-        of_slopes = objective.slopes_width(self.n_classes, self.width)
-        self.slopes = self.scores if of_slopes == self.width else np.empty((self.n_samples, of_slopes), dtype)
+        of_residuals = objective.residuals_width(self.n_classes, self.width)
+        self.residuals = (
+            self.scores if of_residuals == self.width else np.empty((self.n_samples, of_residuals), dtype)
+        )
 
     def unscaled(self) -> Problem:
         """Return the same samples, scores included, for columns whose values have their scales already."""
@@ -135,9 +137,9 @@ class Problem:
         return Samples(self.scores, self.labels, self.weights, self.row_scale, self.gain)
 
     @property
-    def slope_samples(self) -> Samples:
-        """The samples as kernels take them that add up gradients: of a loss that keeps slopes with these."""
-        return self.samples._replace(scores=self.slopes)
+    def residual_samples(self) -> Samples:
+        """The samples as kernels take them that add up gradients, with residuals if the loss keeps them."""
+        return self.samples._replace(scores=self.residuals)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -208,8 +210,8 @@ class Problem:
             for _ in self.engine.map(add, parts, *shared):
                 pass
 
-    def fill_slopes(self, shares: NDArray[Any] | None = None) -> None:
-        """Fill the slopes, if the loss keeps them: gradients are added up from these.
+    def fill_residuals(self, shares: NDArray[Any] | None = None) -> None:
+        """Fill the residuals, if the loss keeps them: gradients are added up from these.
 
         They may take the place of the scores: what takes scores comes before, or after they are set anew.
         Probabilities go to `shares`, if given.
@@ -218,42 +220,42 @@ class Problem:
         def fill(part: tuple[int, int]) -> None:
             some = slice(*part)
             own = None if shares is None else shares[some]
-            self.objective.fill_slopes(self.scores[some], self.labels[some], self.slopes[some], own)
+            self.objective.fill_residuals(self.scores[some], self.labels[some], self.residuals[some], own)
 
         self._each_part(fill)
 
     @cached_property
-    def spare_slopes(self) -> NDArray[Any]:
-        """An array of the shape of the slopes, for probabilities or slopes of other scores."""
-        return np.empty_like(self.slopes)
+    def spare_residuals(self) -> NDArray[Any]:
+        """An array of the shape of the residuals, for probabilities or residuals of other scores."""
+        return np.empty_like(self.residuals)
 
     def dual_samples(self, factor: NDArray[np.floating]) -> Samples:
         """Return the samples as kernels take them that add up gradients of a dual point.
 
-        A loss that keeps slopes has those in the place of the scores; they are in `spare_slopes`.
+        A loss that keeps residuals has those in the place of the scores; they are in `spare_residuals`.
 
         Parameters
         ----------
         factor : array of shape (n_classes, width), or of no rows
             Factors of the dual variables, see `bigmc.objectives.losses.Loss.balance`.
         """
-        if not self.objective.loss.keeps_slopes:
-            return self.slope_samples
-        slopes = self.spare_slopes
+        if not self.objective.loss.keeps_residuals:
+            return self.residual_samples
+        residuals = self.spare_residuals
 
         def fill(part: tuple[int, int]) -> None:
             some = slice(*part)
             if len(factor):
-                log_rows.balanced_slopes(self.scores[some], self.labels[some], factor, slopes[some])
+                log_rows.balanced_residuals(self.scores[some], self.labels[some], factor, residuals[some])
             else:
-                self.objective.fill_slopes(self.scores[some], self.labels[some], slopes[some], None)
+                self.objective.fill_residuals(self.scores[some], self.labels[some], residuals[some], None)
 
         self._each_part(fill)
-        return self.samples._replace(scores=slopes)
+        return self.samples._replace(scores=residuals)
 
     def total_loss(self) -> float:
         """Return the weighted sum of the losses at the present scores."""
-        if not self.objective.loss.keeps_slopes:
+        if not self.objective.loss.keeps_residuals:
             return self.margins().total_loss
 
         def add_up(part: tuple[int, int]) -> float:

@@ -76,7 +76,7 @@ class Task:
             largest_shard=max(shard.nnz for shard in dataset.shards),
             n_frequent=count_frequent(column_nnz, dataset.n_samples),
             n_kept=self.objective.loss.n_kept(dataset.n_classes),
-            n_beside=self.objective.slopes_beside(dataset.n_classes, self.width),
+            n_beside=self.objective.residuals_beside(dataset.n_classes, self.width),
         )
 
 

@@ -1,15 +1,15 @@
 """Gap-safe screening: features that a gap proves to have no weights at the optimum.
 
-The losses F bend by at most ``h_j`` along feature j. At weights W whose objective is within ``gap`` of the
-optimum W* the gradient of the feature is within ``sqrt(2 h_j gap)`` of that at the optimum: what a step of
-``1 / h_j`` along their difference takes from ``F - <F'(W*), .>``, the squared difference over ``2 h_j``,
-cannot be more than what is left to take until W*, which is at most the gap since -F'(W*) is a subgradient of
-the penalty and ridge. At a dual point whose value is within ``gap`` of the optimum the same follows from the
-conjugate of F, which bends by at least as much as F bends at most. If the dual norm of the gradient stays
-below alpha everywhere in this ball the weights of the feature are zero at the optimum. (Fercoq, Gramfort,
-Salmon, "Mind the duality gap: safer rules for the Lasso", ICML 2015; Ndiaye, Fercoq, Gramfort, Salmon, "Gap
-safe screening rules for sparsity enforcing penalties", JMLR 18, 2017, where one constant bounds the
-curvature of the losses by the scores. The curvature along the feature is less.)
+The curvature of the losses F along feature j is at most ``h_j``. At weights W whose objective is within
+``gap`` of the optimum W* the gradient of the feature is within ``sqrt(2 h_j gap)`` of that at the optimum:
+what a step of ``1 / h_j`` along their difference takes from ``F - <F'(W*), .>``, the squared difference over
+``2 h_j``, cannot be more than what is left to take until W*, which is at most the gap since -F'(W*) is a
+subgradient of the penalty and ridge. At a dual point whose value is within ``gap`` of the optimum the same
+follows from the conjugate of F, whose curvature is at least the inverse of the largest one of F. If the dual
+norm of the gradient stays below alpha everywhere in this ball the weights of the feature are zero at the
+optimum. (Fercoq, Gramfort, Salmon, "Mind the duality gap: safer rules for the Lasso", ICML 2015; Ndiaye,
+Fercoq, Gramfort, Salmon, "Gap safe screening rules for sparsity enforcing penalties", JMLR 18, 2017, where
+one constant bounds the curvature of the losses by the scores. The curvature along the feature is less.)
 
 Such a feature leaves the problem: the optimum without it is the same, and so is a bound of it.
 """
@@ -67,7 +67,7 @@ class Screening:
     norms : float32 array of shape (n_features,)
         Dual norm of the gradient of the losses as last seen.
     curvatures : float32 array of shape (n_features,)
-        Most the losses bend along the feature; -1 where that is not known.
+        Largest curvature of the losses along the feature; -1 where that is not known.
     gap : float
         Relative gap of the last certificate; infinite before there is one.
     """

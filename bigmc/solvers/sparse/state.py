@@ -47,9 +47,9 @@ class Evaluated:
         Of the losses, for the features that occur, in the precision of the scores.
     curvature : float array of shape (n_used,)
         Mean over the classes.
-    slope : float64 array of shape (n_classes,)
+    intercept_gradient : float64 array of shape (n_classes,)
         Gradient of the losses by the intercept.
-    bend : float
+    intercept_curvature : float
         Their curvature by the intercept, mean over the classes.
     """
 
@@ -58,8 +58,8 @@ class Evaluated:
     objective: float
     gradient: NDArray[Any]
     curvature: NDArray[Any]
-    slope: NDArray[np.float64]
-    bend: float
+    intercept_gradient: NDArray[np.float64]
+    intercept_curvature: float
 
     def of_features(self, before: NDArray[np.int64], features: NDArray[np.int64]) -> Evaluated:
         """Return the same with the gradients of `features`, which are some of those `before`, alone."""
@@ -194,14 +194,14 @@ class State:
         if self.screened is not None:
             arrays |= {"screened": self.screened.bits, "screened_norms": self.screened.norms}
         if self.anchor is not None:
-            meta |= {"anchor": self.anchor.objective, "bend": self.anchor.bend}
+            meta |= {"anchor": self.anchor.objective, "intercept_curvature": self.anchor.intercept_curvature}
             arrays |= {
                 "anchor_features": self.anchor.coef.features,
                 "anchor_coef": self.anchor.coef.rows[:, :n_classes],
                 "anchor_intercept": self.anchor.intercept,
                 "anchor_gradient": self.anchor.gradient,
                 "anchor_curvature": self.anchor.curvature,
-                "anchor_slope": self.anchor.slope,
+                "anchor_intercept_gradient": self.anchor.intercept_gradient,
             }
         return Packed(meta, arrays)
 
@@ -239,8 +239,8 @@ class State:
                 meta.pop("anchor"),
                 arrays["anchor_gradient"],
                 arrays["anchor_curvature"],
-                arrays["anchor_slope"],
-                meta.pop("bend"),
+                arrays["anchor_intercept_gradient"],
+                meta.pop("intercept_curvature"),
             )
         if "layer_sizes" in meta:
             cuts = np.cumsum(meta.pop("layer_sizes"))

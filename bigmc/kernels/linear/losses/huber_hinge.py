@@ -30,32 +30,32 @@ def _change(margin, move):
 class HuberHinge(SquaredHinge):
     """Bounds on the curvature are those of the squared hinge."""
 
-    def slopes(self, scores, i, labels, factor, others, slope):
+    def residuals(self, scores, i, labels, factor, others, residual):
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         c = labels[i, 0]
         shift = one - scores[i, c]
         total = zero
-        for r in range(slope.shape[0]):
+        for r in range(residual.shape[0]):
             bounded = min(max(shift + scores[i, r], zero), one) if r != c else zero
             if factor.shape[0]:
                 bounded *= factor[c, r]
-            slope[r] = bounded
+            residual[r] = bounded
             total += bounded
-        slope[c] = -total
+        residual[c] = -total
 
-    def bends(self, scores, i, labels, others, slope, bend):
+    def curvatures(self, scores, i, labels, others, residual, curvature):
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         c = labels[i, 0]
         shift = one - scores[i, c]
         count = zero
-        for r in range(slope.shape[0]):
+        for r in range(residual.shape[0]):
             margin = shift + scores[i, r]
             curved = one if r != c and zero < margin <= one else zero
-            bend[r] = curved
+            curvature[r] = curved
             count += curved
-        bend[c] = count
+        curvature[c] = count
 
-    def add_coupling(self, scores, i, labels, others, slope, square, hessian):
+    def add_coupling(self, scores, i, labels, others, residual, square, hessian):
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         c = labels[i, 0]
         shift = one - scores[i, c]
@@ -90,42 +90,42 @@ class HuberHinge(SquaredHinge):
             sums[2][c, r] += weight if margin <= 1.0 else 0.0
 
     def add_class_totals(self, scores, i, labels, weight, work, totals):
-        slopes, bends, numbers = totals
+        residuals, curvatures, numbers = totals
         c = labels[i, 0]
         shift = scores.dtype.type(1) - scores[i, c]
-        for r in range(slopes.shape[0]):
+        for r in range(residuals.shape[0]):
             margin = np.float64(shift + scores[i, r])
             if r == c or margin <= 0.0:
                 continue
             bounded = min(margin, 1.0)
             curved = weight if margin <= 1.0 else 0.0
-            slopes[r] += weight * bounded
-            slopes[c] -= weight * bounded
-            bends[r] += curved
-            bends[c] += curved
+            residuals[r] += weight * bounded
+            residuals[c] -= weight * bounded
+            curvatures[r] += curved
+            curvatures[c] += curved
             numbers[0] += weight * bounded
             numbers[1] += weight * bounded * bounded
             numbers[2] += weight * 2.0 * bounded * (margin - bounded)
 
-    def row_slopes(self, samples, i, kept, work):
+    def row_residuals(self, samples, i, kept, work):
         # kept: 1 if any margin is positive, else 0
-        scores, labels, slope, bend = samples.scores, samples.labels, work.slope, work.bend
+        scores, labels, residual, curvature = samples.scores, samples.labels, work.residual, work.curvature
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         c = labels[i, 0]
         shift = one - scores[i, c]
         total = count = zero
-        for r in range(slope.shape[0]):
+        for r in range(residual.shape[0]):
             margin = shift + scores[i, r]
-            slope[r] = min(max(margin, zero), one) if r != c else zero
-            bend[r] = one if r != c and zero < margin <= one else zero
-            total += slope[r]
-            count += bend[r]
-        slope[c] = -total
-        bend[c] = count
+            residual[r] = min(max(margin, zero), one) if r != c else zero
+            curvature[r] = one if r != c and zero < margin <= one else zero
+            total += residual[r]
+            count += curvature[r]
+        residual[c] = -total
+        curvature[c] = count
         kept[i] = total > zero
         if total == zero:
             return np.uint64(0)
-        return groups_of(EVERY_GROUP, np.uint64(slope.shape[0]) // _EIGHT, work.groups)
+        return groups_of(EVERY_GROUP, np.uint64(residual.shape[0]) // _EIGHT, work.groups)
 
     def row_groups(self, kept, i, work):
         if kept[i] == 0:

@@ -2,8 +2,8 @@
 """What kernels ask of a loss; the loss's type chooses the code when a kernel is compiled.
 
 A function of this module, called in a kernel with a loss as its first argument, becomes the method of the
-same name of the loss's class. Slopes are half derivatives, so that ``2 / n`` is the factor of all gradients.
-The labels of a sample are a row of codes, increasing, -1 after the last.
+same name of the loss's class. Residuals are half derivatives, so that ``2 / n`` is the factor of all
+gradients. The labels of a sample are a row of codes, increasing, -1 after the last.
 
 numba compiles the methods into the kernels that call them and caches the result under the kernel's file:
 after a change to a loss, touch those files too (an installation writes all of them anew).
@@ -25,13 +25,13 @@ class RowWork(NamedTuple):
 
     Attributes
     ----------
-    slope, bend, others, margins, move : of the type of the scores
+    residual, curvature, others, margins, move : of the type of the scores
     wide : float64 array
     groups : uint64 array of shape (groups of lanes + 1,)
     """
 
-    slope: NDArray[Any]
-    bend: NDArray[Any]
+    residual: NDArray[Any]
+    curvature: NDArray[Any]
     others: NDArray[Any]
     margins: NDArray[Any]
     move: NDArray[Any]
@@ -50,21 +50,21 @@ def _by_loss(function):
 
 
 @_by_loss
-def slopes(loss, scores, i, labels, factor, others, slope):
-    """Fill `slope` with half the derivative of a sample's loss by its scores, times the factors if any.
+def residuals(loss, scores, i, labels, factor, others, residual):
+    """Fill `residual` with half the derivative of a sample's loss by its scores, times the factors if any.
 
     `others` is overwritten; it has the width of the scores.
     """
 
 
 @_by_loss
-def bends(loss, scores, i, labels, others, slope, bend):
-    """Fill `bend` with half the diagonal of the Hessian of a sample's loss, after `slopes`."""
+def curvatures(loss, scores, i, labels, others, residual, curvature):
+    """Fill `curvature` with half the diagonal of the Hessian of a sample's loss, after `residuals`."""
 
 
 @_by_loss
-def add_coupling(loss, scores, i, labels, others, slope, square, hessian):
-    """Add `square` times half the Hessian beside its diagonal, after `bends`; `slope` may be overwritten.
+def add_coupling(loss, scores, i, labels, others, residual, square, hessian):
+    """Add `square` times half the Hessian off its diagonal, after `curvatures`; may overwrite `residual`.
 
     What is added to ``hessian[r, q]`` counts for ``hessian[q, r]`` too.
     """
@@ -102,12 +102,12 @@ def adds_by_lanes(loss):
 
 @_by_loss
 def add_gradient(loss, scores, i, labels, value, wide):
-    """Add `value` times the slopes of a sample: to ``wide[0]``, less what is added to ``wide[1]``."""
+    """Add `value` times the residuals of a sample: to ``wide[0]``, less what is added to ``wide[1]``."""
 
 
 @_by_loss
 def add_curvature(loss, scores, i, labels, factors, wide):
-    """`add_gradient`, and `square` times the bends to ``wide[2]``; the factors are value and square."""
+    """`add_gradient`, and `square` times the curvatures to ``wide[2]``; the factors are value and square."""
 
 
 @_by_loss
@@ -121,16 +121,16 @@ def add_class_totals(loss, scores, i, labels, weight, work, totals):
 
 
 @_by_loss
-def row_slopes(loss, samples, i, kept, work):
-    """Fill slope and bend of a sample, and what `row_turn` needs of it; list the groups that are not zero.
+def row_residuals(loss, samples, i, kept, work):
+    """Fill residual and curvature of a sample, and what `row_turn` needs; list the groups that are not zero.
 
-    Returns the number of groups; of the others slope and bend are undefined.
+    Returns the number of groups; of the others residual and curvature are undefined.
     """
 
 
 @_by_loss
 def row_groups(loss, kept, i, work):
-    """List the groups of `row_slopes` again; returns their number."""
+    """List the groups of `row_residuals` again; returns their number."""
 
 
 @_by_loss
@@ -161,7 +161,7 @@ class LossKernels(NamedTuple):
     def add_curvature(self, scores, i, labels, factors, wide):
         pass
 
-    def add_coupling(self, scores, i, labels, others, slope, square, hessian):
+    def add_coupling(self, scores, i, labels, others, residual, square, hessian):
         pass
 
     def add_squares(self, labels, i, square, squares):

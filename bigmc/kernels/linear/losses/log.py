@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_bend, lanes_dot, lanes_growth
-from bigmc.kernels.linear.losses.interface import LossKernels, slopes
+from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_dot, lanes_growth, lanes_hessian
+from bigmc.kernels.linear.losses.interface import LossKernels, residuals
 from bigmc.kernels.linear.losses.samples import pair_loss, pair_odds, sample_odds
 from bigmc.kernels.linear.products import EVERY_GROUP, groups_of
 from bigmc.kernels.linear.simd import LANES
@@ -26,41 +26,41 @@ _EIGHT = np.uint64(LANES)
 class LogLoss(LossKernels):
     """Of one label per sample."""
 
-    def slopes(self, scores, i, labels, factor, others, slope):
+    def residuals(self, scores, i, labels, factor, others, residual):
         number = scores.dtype.type
         c = labels[i, 0]
-        if slope.shape[0] == 2:
+        if residual.shape[0] == 2:
             own, other, _ = pair_odds(scores, i, c)
             part = number(0.5 * other / (own + other))
             if factor.shape[0]:
                 part *= factor[c, 1 - c]
-            slope[c], slope[1 - c] = -part, part
+            residual[c], residual[1 - c] = -part, part
             return
         own, total, _ = sample_odds(scores, i, c, others)
         half = number(0.5) / (own + total)
-        for r in range(slope.shape[0]):
-            slope[r] = others[r] * half
-        slope[c] = -total * half
+        for r in range(residual.shape[0]):
+            residual[r] = others[r] * half
+        residual[c] = -total * half
         if factor.shape[0]:
             total = number(0)
-            for r in range(slope.shape[0]):
-                slope[r] *= factor[c, r] if r != c else number(0)
-                total += slope[r]
-            slope[c] = -total
+            for r in range(residual.shape[0]):
+                residual[r] *= factor[c, r] if r != c else number(0)
+                total += residual[r]
+            residual[c] = -total
 
-    def bends(self, scores, i, labels, others, slope, bend):
-        # half of p (1 - p); slopes are p / 2, and (p - 1) / 2 of the own class
-        for r in range(slope.shape[0]):
-            bend[r] = abs(slope[r]) * (1 - 2 * abs(slope[r]))
+    def curvatures(self, scores, i, labels, others, residual, curvature):
+        # half of p (1 - p); residuals are p / 2, and (p - 1) / 2 of the own class
+        for r in range(residual.shape[0]):
+            curvature[r] = abs(residual[r]) * (1 - 2 * abs(residual[r]))
 
-    def add_coupling(self, scores, i, labels, others, slope, square, hessian):
+    def add_coupling(self, scores, i, labels, others, residual, square, hessian):
         # minus half of p p', without its diagonal
         if hessian.shape[0]:
-            slope[labels[i, 0]] += scores.dtype.type(0.5)
-            for r in range(slope.shape[0]):
-                part = 2 * square * slope[r]
+            residual[labels[i, 0]] += scores.dtype.type(0.5)
+            for r in range(residual.shape[0]):
+                part = 2 * square * residual[r]
                 for q in range(r):
-                    hessian[r, q] -= part * slope[q]
+                    hessian[r, q] -= part * residual[q]
 
     def most_model_classes(self):
         return 16  # the Hessian has no zeros: an entry costs the square of the classes
@@ -84,8 +84,8 @@ class LogLoss(LossKernels):
         return 0.25 * total
 
     def add_class_sums(self, scores, i, labels, weight, work, sums):
-        none, others, slope, wide = work
-        n_classes = slope.shape[0]
+        none, others, residual, wide = work
+        n_classes = residual.shape[0]
         c = labels[i, 0]
         if n_classes == 2:
             own, other, _ = pair_odds(scores, i, c)
@@ -97,55 +97,55 @@ class LogLoss(LossKernels):
             sums[2][0, 1] += weight * p * q
             sums[2][1, 0] += weight * p * q
             return
-        slopes(self, scores, i, labels, none, others, slope)
+        residuals(self, scores, i, labels, none, others, residual)
         for r in range(scores.shape[1]):
             wide[0, r] = scores[i, r]
         own, total, top = sample_odds(wide, 0, c, wide[1])
         sums[1][c, c] += weight * (np.log(own + total) + (top - wide[0, c]))
         for r in range(n_classes):
-            sums[0][c, r] += weight * 2.0 * slope[r] if r != c else 0.0
-        slope[c] += scores.dtype.type(0.5)
+            sums[0][c, r] += weight * 2.0 * residual[r] if r != c else 0.0
+        residual[c] += scores.dtype.type(0.5)
         for r in range(n_classes):
             for q in range(n_classes):
-                sums[2][r, q] += 4.0 * weight * slope[r] * slope[q]
+                sums[2][r, q] += 4.0 * weight * residual[r] * residual[q]
 
     def add_class_totals(self, scores, i, labels, weight, work, totals):
-        none, others, slope, wide = work
-        sums, bends, numbers = totals
-        slopes(self, scores, i, labels, none, others, slope)
+        none, others, residual, wide = work
+        sums, curvatures, numbers = totals
+        residuals(self, scores, i, labels, none, others, residual)
         c = labels[i, 0]
         for r in range(scores.shape[1]):
             wide[0, r] = scores[i, r]
         own, total, top = sample_odds(wide, 0, c, wide[1])
         numbers[1] += weight * (np.log(own + total) + (top - wide[0, c]))
-        others_slope = 0.0
-        for r in range(slope.shape[0]):
-            half = np.float64(slope[r])
-            bends[r] += weight * abs(half) * (1.0 - 2.0 * abs(half))
+        others_residual = 0.0
+        for r in range(residual.shape[0]):
+            half = np.float64(residual[r])
+            curvatures[r] += weight * abs(half) * (1.0 - 2.0 * abs(half))
             if r != c:
                 sums[r] += weight * half
-                others_slope += half
-        sums[c] -= weight * others_slope
-        numbers[0] += weight * 2.0 * others_slope
+                others_residual += half
+        sums[c] -= weight * others_residual
+        numbers[0] += weight * 2.0 * others_residual
 
-    def row_slopes(self, samples, i, kept, work):
+    def row_residuals(self, samples, i, kept, work):
         # kept: the probabilities
-        scores, slope, bend = samples.scores, work.slope, work.bend
+        scores, residual, curvature = samples.scores, work.residual, work.curvature
         number = scores.dtype.type
         half = number(0.5)
         c = np.uint64(samples.labels[i, 0])
         own, others, _ = sample_odds(scores, i, c, work.others)
         total = number(1) / (own + others)
-        for r in range(slope.shape[0]):
+        for r in range(residual.shape[0]):
             p = work.others[r] * total
             kept[i, r] = p
-            slope[r] = half * p
-            bend[r] = half * p * (number(1) - p)
+            residual[r] = half * p
+            curvature[r] = half * p * (number(1) - p)
         # what the others have is more precise than 1 less a probability near 1
         kept[i, c] = own * total
-        slope[c] = -half * others * total
-        bend[c] = half * own * total * others * total
-        return groups_of(EVERY_GROUP, np.uint64(slope.shape[0]) // _EIGHT, work.groups)
+        residual[c] = -half * others * total
+        curvature[c] = half * own * total * others * total
+        return groups_of(EVERY_GROUP, np.uint64(residual.shape[0]) // _EIGHT, work.groups)
 
     def row_turn(self, samples, i, kept, used, work):
         move = work.move
@@ -155,7 +155,7 @@ class LogLoss(LossKernels):
         for q in range(width // _EIGHT):
             mean += lanes_dot(kept, i * width + q * _EIGHT, move, q * _EIGHT)
         for q in range(width // _EIGHT):
-            lanes_bend(kept, i * width + q * _EIGHT, number(0.5), move, mean, q * _EIGHT)
+            lanes_hessian(kept, i * width + q * _EIGHT, number(0.5), move, mean, q * _EIGHT)
         return move
 
     def row_change(self, samples, i, part, used, work):

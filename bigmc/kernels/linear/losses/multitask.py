@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.copies import copy_to
-from bigmc.kernels.linear.losses.interface import LossKernels, slopes
+from bigmc.kernels.linear.losses.interface import LossKernels, residuals
 from bigmc.kernels.linear.losses.samples import hide_labels, squares_change
 from bigmc.kernels.linear.products import EVERY_GROUP, LAST_BIT, groups_of
 from bigmc.kernels.linear.simd import (
@@ -30,24 +30,24 @@ _ONE = np.uint64(1)
 class MultitaskSquaredHinge(LossKernels):
     """Of any number of labels; the Newton steps of one label per sample."""
 
-    def slopes(self, scores, i, labels, factor, others, slope):
+    def residuals(self, scores, i, labels, factor, others, residual):
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
-        n_classes = slope.shape[0]
+        n_classes = residual.shape[0]
         for r in range(n_classes):
-            slope[r] = max(one + scores[i, r], zero)
+            residual[r] = max(one + scores[i, r], zero)
             if factor.shape[0]:  # the same in all rows but the class's own
-                slope[r] *= factor[(r + 1) % n_classes, r]
+                residual[r] *= factor[(r + 1) % n_classes, r]
         for t in range(labels.shape[1]):
             c = labels[i, t]
             if c < 0:
                 break
-            slope[c] = -max(one - scores[i, c], zero)
+            residual[c] = -max(one - scores[i, c], zero)
             if factor.shape[0]:
-                slope[c] *= factor[c, c]
+                residual[c] *= factor[c, c]
 
-    def bends(self, scores, i, labels, others, slope, bend):
-        for r in range(slope.shape[0]):
-            bend[r] = slope[r] != 0
+    def curvatures(self, scores, i, labels, others, residual, curvature):
+        for r in range(residual.shape[0]):
+            curvature[r] = residual[r] != 0
 
     def couples_classes(self):
         return False
@@ -102,28 +102,28 @@ class MultitaskSquaredHinge(LossKernels):
             wide[2, c] += square * (number(score < one) - number(score > -one))
 
     def add_class_sums(self, scores, i, labels, weight, work, sums):
-        none, others, slope, _ = work
-        n_classes = slope.shape[0]
-        slopes(self, scores, i, labels, none, others, slope)
+        none, others, residual, _ = work
+        n_classes = residual.shape[0]
+        residuals(self, scores, i, labels, none, others, residual)
         for r in range(n_classes):
-            row = r if slope[r] < 0 else (r + 1) % n_classes
-            margin = abs(np.float64(slope[r]))
+            row = r if residual[r] < 0 else (r + 1) % n_classes
+            margin = abs(np.float64(residual[r]))
             sums[0][row, r] += weight * margin
             sums[1][row, r] += weight * margin * margin
             sums[2][row, r] += weight * (margin > 0)
 
     def add_class_totals(self, scores, i, labels, weight, work, totals):
-        none, others, slope, _ = work
-        sums, bends, numbers = totals
-        slopes(self, scores, i, labels, none, others, slope)
-        for r in range(slope.shape[0]):
-            wide = np.float64(slope[r])
+        none, others, residual, _ = work
+        sums, curvatures, numbers = totals
+        residuals(self, scores, i, labels, none, others, residual)
+        for r in range(residual.shape[0]):
+            wide = np.float64(residual[r])
             sums[r] += weight * wide
-            bends[r] += weight * (wide != 0)
+            curvatures[r] += weight * (wide != 0)
             numbers[0] += weight * abs(wide)
             numbers[1] += weight * wide * wide
 
-    def row_slopes(self, samples, i, kept, work):
+    def row_residuals(self, samples, i, kept, work):
         # kept: a bit for every group with a positive margin and for that of the own class, 0 if there is none
         scores = samples.scores
         number = scores.dtype.type
@@ -134,12 +134,12 @@ class MultitaskSquaredHinge(LossKernels):
         mask = np.uint64(0)
         for q in range(width // _EIGHT):
             at = q * _EIGHT
-            some = lanes_margins(scores, i * width + at, number(1), work.slope, at)
+            some = lanes_margins(scores, i * width + at, number(1), work.residual, at)
             if q == own:
-                work.slope[c] = number(0)
+                work.residual[c] = number(0)
                 some = number(0)
                 for r in range(at, at + _EIGHT):
-                    some += work.slope[r]
+                    some += work.residual[r]
             if some > 0:
                 mask |= _ONE << min(q, LAST_BIT)
         if mask == 0 and not behind > 0:
@@ -150,9 +150,9 @@ class MultitaskSquaredHinge(LossKernels):
         used = groups_of(mask, width // _EIGHT, work.groups)
         for u in range(used):
             for r in range(work.groups[u], work.groups[u] + _EIGHT):
-                work.bend[r] = number(1) if work.slope[r] > 0 else number(0)
-        work.slope[c] = -max(behind, number(0))
-        work.bend[c] = number(behind > 0)
+                work.curvature[r] = number(1) if work.residual[r] > 0 else number(0)
+        work.residual[c] = -max(behind, number(0))
+        work.curvature[c] = number(behind > 0)
         return used
 
     def row_groups(self, kept, i, work):
@@ -191,26 +191,26 @@ class MultitaskSquaredHinge(LossKernels):
 class MultitaskSquaredHingeOfSets(MultitaskSquaredHinge):
     """With the Newton steps of any number of labels."""
 
-    def row_slopes(self, samples, i, kept, work):
+    def row_residuals(self, samples, i, kept, work):
         # kept: 1 if any margin is positive, else 0
         scores, labels = samples.scores, samples.labels
-        slope, bend, others = work.slope, work.bend, work.others
+        residual, curvature, others = work.residual, work.curvature, work.others
         number = scores.dtype.type
         width = np.uint64(scores.shape[1])
         zero, one = number(0), number(1)
         hide_labels(scores, i, labels, others)
         any_positive = False
         for q in range(width // _EIGHT):
-            any_positive |= lanes_margins(others, q * _EIGHT, one, slope, q * _EIGHT) > zero
+            any_positive |= lanes_margins(others, q * _EIGHT, one, residual, q * _EIGHT) > zero
         for r in range(width):
-            bend[r] = one if slope[r] > zero else zero
+            curvature[r] = one if residual[r] > zero else zero
         for t in range(labels.shape[1]):
             c = labels[i, t]
             if c < 0:
                 break
             behind = one - scores[i, c]
-            slope[c] = -max(behind, zero)
-            bend[c] = number(behind > zero)
+            residual[c] = -max(behind, zero)
+            curvature[c] = number(behind > zero)
             any_positive |= behind > zero
         kept[i] = any_positive
         return groups_of(EVERY_GROUP, width // _EIGHT, work.groups) if any_positive else np.uint64(0)
@@ -222,7 +222,7 @@ class MultitaskSquaredHingeOfSets(MultitaskSquaredHinge):
 
     def row_turn(self, samples, i, kept, used, work):
         scores, labels, move = samples.scores, samples.labels, work.move
-        others, turn = work.others, work.slope
+        others, turn = work.others, work.residual
         width = np.uint64(scores.shape[1])
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         hide_labels(scores, i, labels, others)

@@ -38,39 +38,39 @@ _ONE = np.uint64(1)
 class SquaredHinge(LossKernels):
     """Of any number of labels; the Newton steps of one label per sample."""
 
-    def slopes(self, scores, i, labels, factor, others, slope):
+    def residuals(self, scores, i, labels, factor, others, residual):
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         hide_labels(scores, i, labels, others)
-        slope[:] = zero
+        residual[:] = zero
         for t in range(labels.shape[1]):
             c = labels[i, t]
             if c < 0:
                 break
             shift = one - scores[i, c]
             total = zero
-            for r in range(slope.shape[0]):
+            for r in range(residual.shape[0]):
                 margin = max(shift + others[r], zero)
                 if factor.shape[0]:
                     margin *= factor[c, r]
-                slope[r] += margin
+                residual[r] += margin
                 total += margin
-            slope[c] = -total
+            residual[c] = -total
 
-    def bends(self, scores, i, labels, others, slope, bend):
-        bend[:] = 0
+    def curvatures(self, scores, i, labels, others, residual, curvature):
+        curvature[:] = 0
         for t in range(labels.shape[1]):
             c = labels[i, t]
             if c < 0:
                 break
             shift = scores.dtype.type(1) - scores[i, c]
-            count = slope.dtype.type(0)
-            for r in range(slope.shape[0]):
+            count = residual.dtype.type(0)
+            for r in range(residual.shape[0]):
                 active = shift + others[r] > 0
-                bend[r] += active
+                curvature[r] += active
                 count += active
-            bend[c] = count
+            curvature[c] = count
 
-    def add_coupling(self, scores, i, labels, others, slope, square, hessian):
+    def add_coupling(self, scores, i, labels, others, residual, square, hessian):
         for t in range(labels.shape[1]):
             c = labels[i, t]
             if c < 0:
@@ -100,8 +100,8 @@ class SquaredHinge(LossKernels):
 
     def curvature_bound(self, squares):
         # With sums of squares per label, s_1 and s_2 the largest and S their sum, half the Hessian is at most
-        # S + (m - 1) s_1 + s_2: for v that adds up to 0 the pairs of a set of a labels bend by at most
-        # a ||v||² + m sum over p in Y of v_p², and for a = 1 by that.
+        # S + (m - 1) s_1 + s_2: for v that adds up to 0 the pairs of a set of a labels have a curvature of
+        # at most a ||v||² + m sum over p in Y of v_p², and for a = 1 by that.
         first = second = total = 0.0
         for r in range(squares.shape[0]):
             total += squares[r]
@@ -155,7 +155,7 @@ class SquaredHinge(LossKernels):
                 offsets = (i * width + lane, lane, width + width + lane)
                 margins, count = lanes_curvature(scores, wide, wide, offsets, shift, factors)
                 total += margins
-                active += count  # an active margin bends the own class too
+                active += count  # an active margin adds to the curvature of the own class too
             active -= one + one  # the own class itself, in its lane and in the count
             for u in range(most):  # a label with itself goes into both sums
                 q = labels[i, u]
@@ -171,7 +171,7 @@ class SquaredHinge(LossKernels):
             wide[2, c] += square * active
 
     def add_class_sums(self, scores, i, labels, weight, work, sums):
-        slopes, values, curvatures = sums
+        residuals, values, curvatures = sums
         others = work[1]
         hide_labels(scores, i, labels, others)
         for t in range(labels.shape[1]):
@@ -179,15 +179,15 @@ class SquaredHinge(LossKernels):
             if c < 0:
                 break
             shift = scores.dtype.type(1) - scores[i, c]
-            for r in range(slopes.shape[0]):
+            for r in range(residuals.shape[0]):
                 margin = np.float64(shift + others[r])
                 if margin > 0:
-                    slopes[c, r] += weight * margin
+                    residuals[c, r] += weight * margin
                     values[c, r] += weight * margin * margin
                     curvatures[c, r] += weight
 
     def add_class_totals(self, scores, i, labels, weight, work, totals):
-        slopes, bends, numbers = totals
+        residuals, curvatures, numbers = totals
         others = work[1]
         hide_labels(scores, i, labels, others)
         for t in range(labels.shape[1]):
@@ -196,20 +196,20 @@ class SquaredHinge(LossKernels):
                 break
             shift = scores.dtype.type(1) - scores[i, c]
             total = squares = count = 0.0
-            for r in range(slopes.shape[0]):
+            for r in range(residuals.shape[0]):
                 margin = np.float64(shift + others[r])
                 if margin > 0:
-                    slopes[r] += weight * margin
-                    bends[r] += weight
+                    residuals[r] += weight * margin
+                    curvatures[r] += weight
                     total += margin
                     squares += margin * margin
                     count += 1.0
-            slopes[c] -= weight * total
-            bends[c] += weight * count
+            residuals[c] -= weight * total
+            curvatures[c] += weight * count
             numbers[0] += weight * total
             numbers[1] += weight * squares
 
-    def row_slopes(self, samples, i, kept, work):
+    def row_residuals(self, samples, i, kept, work):
         # kept: a bit for every group with a positive margin and for that of the own class, 0 if there is none
         scores = samples.scores
         number = scores.dtype.type
@@ -221,12 +221,12 @@ class SquaredHinge(LossKernels):
         total = number(0)
         for q in range(width // _EIGHT):
             at = q * _EIGHT
-            some = lanes_margins(scores, i * width + at, shift, work.slope, at)
+            some = lanes_margins(scores, i * width + at, shift, work.residual, at)
             if q == own:
-                work.slope[c] = number(0)
+                work.residual[c] = number(0)
                 some = number(0)
                 for r in range(at, at + _EIGHT):
-                    some += work.slope[r]
+                    some += work.residual[r]
             if some > 0:
                 mask |= _ONE << min(q, LAST_BIT)
                 total += some
@@ -239,10 +239,10 @@ class SquaredHinge(LossKernels):
         count = number(0)
         for u in range(used):
             for r in range(work.groups[u], work.groups[u] + _EIGHT):
-                work.bend[r] = number(1) if work.slope[r] > 0 else number(0)
-                count += work.bend[r]
-        work.slope[c] = -total
-        work.bend[c] = count
+                work.curvature[r] = number(1) if work.residual[r] > 0 else number(0)
+                count += work.curvature[r]
+        work.residual[c] = -total
+        work.curvature[c] = count
         return used
 
     def row_groups(self, kept, i, work):
@@ -279,15 +279,15 @@ class SquaredHinge(LossKernels):
 class SquaredHingeOfSets(SquaredHinge):
     """With the Newton steps of any number of labels."""
 
-    def row_slopes(self, samples, i, kept, work):
+    def row_residuals(self, samples, i, kept, work):
         # kept: 1 if any margin is positive, else 0
         scores, labels = samples.scores, samples.labels
-        slope, bend, others, margins = work.slope, work.bend, work.others, work.margins
+        residual, curvature, others, margins = work.residual, work.curvature, work.others, work.margins
         width = np.uint64(scores.shape[1])
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         hide_labels(scores, i, labels, others)
-        slope[:] = zero
-        bend[:] = zero
+        residual[:] = zero
+        curvature[:] = zero
         any_positive = False
         for t in range(labels.shape[1]):
             c = labels[i, t]
@@ -297,16 +297,16 @@ class SquaredHingeOfSets(SquaredHinge):
             total = zero
             for q in range(width // _EIGHT):
                 total += lanes_margins(others, q * _EIGHT, behind, margins, q * _EIGHT)
-            slope[c] = -total
+            residual[c] = -total
             if total > zero:
                 any_positive = True
                 count = zero
                 for r in range(width):
                     above = one if margins[r] > zero else zero
-                    slope[r] += margins[r]
-                    bend[r] += above
+                    residual[r] += margins[r]
+                    curvature[r] += above
                     count += above
-                bend[c] = count
+                curvature[c] = count
         kept[i] = any_positive
         return groups_of(EVERY_GROUP, width // _EIGHT, work.groups) if any_positive else np.uint64(0)
 
@@ -317,7 +317,7 @@ class SquaredHingeOfSets(SquaredHinge):
 
     def row_turn(self, samples, i, kept, used, work):
         scores, labels, move = samples.scores, samples.labels, work.move
-        others, turn, moved = work.others, work.slope, work.margins
+        others, turn, moved = work.others, work.residual, work.margins
         width = np.uint64(scores.shape[1])
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         hide_labels(scores, i, labels, others)

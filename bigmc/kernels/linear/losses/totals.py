@@ -21,15 +21,15 @@ def class_totals(loss, scores, labels, weights, totals):
     weights : float64 array of shape (n_samples,), or empty for ones
     totals : tuple of float64 arrays of shapes (n_classes,), (n_classes,) and (3,)
         Added to: half the gradient by the intercept; half the diagonal of its Hessian; and the sums of the
-        slopes that are not negative (of other classes, where these go into the own one with the other sign),
-        of the values that the dual is made of, and of what the losses have beyond these.
+        residuals that are not negative (of other classes, where these go into the own one with the other
+        sign), of the values that the dual is made of, and of what the losses have beyond these.
     """
     n_classes = totals[0].shape[0]
     none = np.empty((0, 0), scores.dtype)
     others = np.empty(scores.shape[1], scores.dtype)
-    slope = np.empty(n_classes, scores.dtype)
+    residual = np.empty(n_classes, scores.dtype)
     wide = np.empty((2, scores.shape[1]), np.float64)
-    work = (none, others, slope, wide)
+    work = (none, others, residual, wide)
     weight = 1.0
     for i in range(scores.shape[0]):
         if weights.shape[0]:

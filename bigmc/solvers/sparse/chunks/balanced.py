@@ -2,7 +2,7 @@
 
 The lower bound of a pass goes by the gradient that is furthest out of the dual ball, and the intercept has no
 ball at all. Both are mended by the dual variables of the samples of one chunk: those of other weights, which
-minimise the loss of the chunk with the slopes of all other samples as linear terms. At that minimum every
+minimise the loss of the chunk with the gradients of all other samples as linear terms. At that minimum every
 gradient of all samples is in its ball. What it costs is quadratic in the violations, where scaling the whole
 dual point into the ball costs as much as the largest of them.
 """
@@ -39,7 +39,7 @@ from bigmc.solvers.sparse.steps.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
 
-#: Newton steps of the intercept that take out its slope, at most, and what of it may be left over: in units
+#: Newton steps of the intercept that take out its gradient, at most, and what may be left over: in units
 #: of the scores' precision and of the margins, and of the margins alone.
 _INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
 #: Entries that a feature has in the chunk at least; with fewer, its violation in units of alpha is at most
@@ -66,7 +66,7 @@ class Balanced:
     coef : Coefficients
     intercept : float64 array of shape (n_classes,)
     left : float
-        What rounding leaves of the slope by the intercept, times the intercept.
+        What rounding leaves of the gradient by the intercept, times the intercept.
     """
 
     pieces: frozenset[Piece]
@@ -161,14 +161,14 @@ def _balance(
     rows: Sequence[NDArray[np.float64]],
     parts: Sequence[Part],
 ) -> tuple[NDArray[np.float64], float] | None:
-    """Move the weights of some parts; return intercept and what is left of the slope, if the chunk has such.
+    """Move the weights of some parts; return the intercept, if any, and what is left of its gradient.
 
     The scores of the problem are those of the anchor.
     """
     own, share = problem.margins(), problem.weight_sum / task.weight_sum
-    others = task.weight_sum / 2.0 * anchor.slope - own.intercept_slope
+    others = task.weight_sum / 2.0 * anchor.intercept_gradient - own.intercept_gradient
     of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
-    problem.fill_slopes()
+    problem.fill_residuals()
     ridge = task.objective.ridge / share
     terms = [
         Terms(
@@ -197,9 +197,9 @@ def _balance(
         return None
     if not task.fit_intercept:
         return level, 0.0
-    left = others + now.intercept_slope
+    left = others + now.intercept_gradient
     noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
-    if not np.abs(left).max() <= noise * now.total_slope / share:
+    if not np.abs(left).max() <= noise * now.total_residual / share:
         return None
     level -= shift_of(centred, task.n_classes)
     return level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)

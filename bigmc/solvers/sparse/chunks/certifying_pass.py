@@ -252,7 +252,7 @@ def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequ
     nothing = np.empty((0, problem.n_classes))
     for k, scale in enumerate(request.scales):
         sums.entropies[k] += problem.entropy(nothing, scale)
-    problem.fill_slopes()
+    problem.fill_residuals()
     gradients = _PartGradients(problem, request, sums)
     if request.shard_parts == 1:
         for block in blocks:
@@ -307,7 +307,7 @@ class _PartGradients:
         gradient, curvature = np.zeros((len(used), self._request.width)), np.zeros(len(used))
         entries = Entries(block.indptr[None], block.indices, block.data, np.array([0, problem.n_samples]))
         added = GradientSums(gradient, curvature)
-        samples, n_classes = problem.slope_samples, problem.n_classes
+        samples, n_classes = problem.residual_samples, problem.n_classes
         objective.add_gradients(places, entries, samples, n_classes, added, Curvature.LARGEST)
         scale, norms = problem.scale_of(used + block.lo), np.zeros(len(used))
         objective.add_dual_norms(gradient, self._factor * scale, n_classes, norms)
@@ -325,13 +325,13 @@ class _PartGradients:
         self._sums.norms[single + block.lo] += norms.astype(np.float32)
 
     def _norms_of_rows(self, dtype: np.dtype[Any]) -> NDArray[np.float64]:
-        """Return the dual norms of the slopes of all samples, without their scales and weights.
+        """Return the dual norms of the residuals of all samples, without their scales and weights.
 
         They are those of columns of one 1 each, of the stored type: kernels are compiled for that anyway.
         """
         problem, objective, n = self._problem, self._request.objective, self._problem.n_samples
         norms, ones = np.zeros(n), np.ones(n, problem.dtype)
-        samples = problem.slope_samples._replace(row_scale=ones, gain=ones)
+        samples = problem.residual_samples._replace(row_scale=ones, gain=ones)
         for lo in range(0, n, _ROWS_AT_ONCE):
             rows = np.arange(lo, min(lo + _ROWS_AT_ONCE, n))
             starts, values = np.arange(len(rows) + 1)[None], np.ones(len(rows), dtype)

@@ -28,7 +28,7 @@ from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sampled.sample import slope_and_bend
+from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -121,7 +121,7 @@ class Evaluation:
         self._margins = Margins.empty(task.n_classes)
         self._gradients = [np.zeros((len(layer), task.width)) for layer in layers]
         self._curvatures = [np.zeros(len(layer)) for layer in layers]
-        self._slope, self._bend = np.zeros(task.n_classes), 0.0
+        self._intercept_gradient, self._intercept_curvature = np.zeros(task.n_classes), 0.0
 
     def add(self, chunk: Chunk, rare: RareFeatures | None = None) -> None:
         """Add the samples of a chunk; on the way those of rare features are collected."""
@@ -131,16 +131,16 @@ class Evaluation:
         if rare:
             rare.add(chunk, problem)
         own = problem.margins()
-        problem.fill_slopes()
+        problem.fill_residuals()
         self._margins += own.stacked
         share = problem.weight_sum / task.weight_sum
         for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
             part = gradients_of(problem, columns)
             gradient += share * part[0]
             curvature += share * part[1]
-        more = slope_and_bend(problem, own, task.weight_sum)
-        self._slope += more[0]
-        self._bend += more[1]
+        more = intercept_derivatives(problem, own, task.weight_sum)
+        self._intercept_gradient += more[0]
+        self._intercept_curvature += more[1]
 
     def result(self) -> Evaluated:
         """Return what the chunks come to."""
@@ -151,8 +151,8 @@ class Evaluation:
             self._task.upper(Margins.of(self._task.objective.loss, self._margins), self._coef),
             np.concatenate([none, *self._gradients]).astype(dtype),
             np.concatenate([none[:, 0], *self._curvatures]).astype(dtype),
-            self._slope,
-            self._bend,
+            self._intercept_gradient,
+            self._intercept_curvature,
         )
 
 
@@ -203,7 +203,7 @@ def improve(
     level, n_classes = weights.intercept, task.n_classes
     level += shift_of(centred, n_classes)
     of_level = _level_terms(problem, level, anchor, damping) if task.fit_intercept else None
-    problem.fill_slopes()
+    problem.fill_residuals()
     terms = _corrections(parts, chunk, anchor, damping)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
     steps = ChunkSteps.of(
@@ -283,7 +283,7 @@ def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int6
     whose conjugate is the squared distance to the dual ball over twice the ridge.
     """
     ridge, start, gap = task.objective.ridge, 0, 0.0
-    largest = float(np.linalg.norm(point.slope)) if task.fit_intercept else 0.0
+    largest = float(np.linalg.norm(point.intercept_gradient)) if task.fit_intercept else 0.0
     for features in _slabs(layers):
         out = Measures(*np.empty((3, len(features))))
         gradient, rows = point.gradient[start : start + len(features)], point.coef.take(features)
@@ -340,7 +340,11 @@ def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping
 
 def _level_terms(problem: Problem, level: NDArray[np.float64], anchor: Evaluated, damping: float) -> Terms:
     """Return what corrects the loss by the level, see `_corrections`."""
-    slope, bend = slope_and_bend(problem, problem.margins(), problem.weight_sum)
-    more = max(anchor.bend - bend, 0.0)
-    more += damping * anchor.bend * float(np.sqrt(_ENTRIES / problem.n_samples))
-    return Terms(padded(problem, anchor.slope - slope - more * level), np.array([more]))
+    intercept_gradient, intercept_curvature = intercept_derivatives(
+        problem, problem.margins(), problem.weight_sum
+    )
+    more = max(anchor.intercept_curvature - intercept_curvature, 0.0)
+    more += damping * anchor.intercept_curvature * float(np.sqrt(_ENTRIES / problem.n_samples))
+    return Terms(
+        padded(problem, anchor.intercept_gradient - intercept_gradient - more * level), np.array([more])
+    )

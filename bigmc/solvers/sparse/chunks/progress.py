@@ -30,7 +30,7 @@ def figures_of_pass(
     best, violation = state.anchor, measured.violation
     assert best is not None
     if fit_intercept:
-        violation = max(violation, float(np.linalg.norm(best.slope)))
+        violation = max(violation, float(np.linalg.norm(best.intercept_gradient)))
     return {
         "n_passes": n_passes,
         "n_iter": float(state.n_iter),

@@ -30,7 +30,7 @@ from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sampled.sample import slope_and_bend
+from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
 from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -68,7 +68,7 @@ def evaluate_by_rows(
     coef, intercept = point
     loss, features = task.objective.loss, spill.features
     n = len(features)
-    margins, slope, level = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
+    margins, intercept_gradient, level = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
     sums = RowSums(np.zeros((n, task.width), task.dtype), np.zeros(n), np.zeros(n), np.zeros(n, np.int64))
     weights = _dense(coef, features, sums_width(task.n_classes))
     kernels = task.objective.loss.set_kernels if task.objective.sets else loss.kernels
@@ -81,11 +81,13 @@ def evaluate_by_rows(
         variance_reduced.add_row_scores(rows, weights, problem.scores)
         own, scores = problem.margins(), problem.scores
         margins += own.stacked
-        slope += slope_and_bend(problem, own, task.weight_sum)[0]
+        intercept_gradient += intercept_derivatives(problem, own, task.weight_sum)[0]
         level += variance_reduced.add_row_gradients(kernels, rows, scores, factor, task.n_classes, sums)
     curve, level_curve = _curves(sums, level, task.dataset.n_samples)
     upper = task.upper(Margins.of(loss, margins), coef)
-    return Evaluated(coef, intercept, upper, sums.gradient, curve.astype(task.dtype), slope, level_curve)
+    return Evaluated(
+        coef, intercept, upper, sums.gradient, curve.astype(task.dtype), intercept_gradient, level_curve
+    )
 
 
 def follow_rows(
@@ -157,10 +159,10 @@ class RowSteps:
         self._own = Anchor(weights, gradient, np.zeros(len(features)))
         self._sums = _held(damping * anchor.curvature, weights)
         n_levels = int(task.fit_intercept)
-        slope = np.zeros((n_levels, width), np.float32)
-        slope[:, : task.n_classes] = anchor.slope
-        self._level = Anchor(np.zeros_like(slope), slope, np.zeros(n_levels))
-        self._level_sums = _held(np.full(n_levels, damping * anchor.bend), self._level.weights)
+        intercept_gradient = np.zeros((n_levels, width), np.float32)
+        intercept_gradient[:, : task.n_classes] = anchor.intercept_gradient
+        self._level = Anchor(np.zeros_like(intercept_gradient), intercept_gradient, np.zeros(n_levels))
+        self._level_sums = _held(np.full(n_levels, damping * anchor.intercept_curvature), self._level.weights)
 
     def follow(self, chunk: Chunk, generator: np.random.Generator) -> None:
         """Go through the samples of a chunk in a random order."""

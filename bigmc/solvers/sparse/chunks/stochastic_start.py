@@ -26,7 +26,7 @@ from bigmc.solvers.sparse.scratch.spill import Spill
 #: length 1. Larger steps do as well, but for the squared hinge of many classes.
 RATE = 1.0
 #: A feature of smaller values is taken for one of zeros only: in single precision their squares, times those
-#: of the slopes, come to nothing.
+#: of the residuals, come to nothing.
 _SMALLEST_SIZE = 1e-15
 #: Features whose weights are computed at once.
 _SLAB = 1 << 11

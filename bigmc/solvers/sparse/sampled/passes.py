@@ -199,10 +199,10 @@ def _add_shard(
     support = (Columns.of(number, block, positions[number]) for number, block in source.stream(positions))
     problem.rebuild_scores(job.coef, job.intercept, support)
     sums.margins += problem.margins().stacked
-    problem.fill_slopes()
+    problem.fill_residuals()
     for _, block in source.stream(range(len(ranges))):
         added = GradientSums(sums.gradient, sums.curvature)
         job.objective.add_gradients(
-            places[block.lo : block.hi], entries_of(block), problem.slope_samples, problem.n_classes, added
+            places[block.lo : block.hi], entries_of(block), problem.residual_samples, problem.n_classes, added
         )
     sums.n_bytes += source.bytes_read

@@ -21,7 +21,7 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 _INTERCEPT_STEPS = 20
 #: Parts the columns are cut into for the workers, whatever their number.
 _PARTS = 16
-#: The slope by the intercept that may be left over, in units of the scores' precision and of the margins.
+#: The gradient by the intercept that may be left over, in units of the scores' precision and of the margins.
 _ROUNDING = 16.0
 
 
@@ -34,7 +34,7 @@ class Balanced:
     gradient : float64 array of shape (n_used, width)
         Of all features that occur.
     left : float
-        What rounding leaves of the slope by the intercept, times the intercept.
+        What rounding leaves of the gradient by the intercept, times the intercept.
     """
 
     margins: Margins
@@ -95,18 +95,20 @@ class SampleLoss:
             tilt = gradients[places] - gradient - added[:, None] * at.coef.take(columns.features)
             terms.append(Terms(tilt, ridge + added))
             start += len(columns.features)
-        slope, bend = slope_and_bend(problem, problem.margins(), problem.weight_sum)
-        more = max(at.bend - bend, 0.0) + damping * at.bend
-        tilt = at.slope - slope - more * at.intercept
+        intercept_gradient, intercept_curvature = intercept_derivatives(
+            problem, problem.margins(), problem.weight_sum
+        )
+        more = max(at.intercept_curvature - intercept_curvature, 0.0) + damping * at.intercept_curvature
+        tilt = at.intercept_gradient - intercept_gradient - more * at.intercept
         return terms, Terms(self._row(tilt), np.array([more]))
 
     def balanced(
         self, coef: Coefficients, intercept: NDArray[np.float64], totals: FullPass, weight_sum: float
     ) -> Balanced | None:
-        """Return a dual point near that of a pass by whose intercept the slope is zero.
+        """Return a dual point near that of a pass by whose intercept the gradient is zero.
 
         The dual variables of the samples in memory are those of another intercept, the one which takes out
-        the slope of the pass: that of the loss of these samples, with the slope of all others as
+        the gradient of the pass: that of the loss of these samples, with the gradient of all others as
         a linear term, at its minimum. What it changes in the gradients of the features needs no pass.
 
         Parameters
@@ -141,14 +143,14 @@ class SampleLoss:
 
         add(-1.0)
         own = problem.margins()
-        slope = totals.margins.intercept_slope - own.intercept_slope
-        level = Terms(self._row(problem.two_over_n * slope), np.zeros(1))
+        intercept_gradient = totals.margins.intercept_gradient - own.intercept_gradient
+        level = Terms(self._row(problem.two_over_n * intercept_gradient), np.zeros(1))
         moved = improve_intercept(problem, intercept.copy(), _INTERCEPT_STEPS, level, own)
         add(1.0)
         margins = totals.margins.minus(own).plus(moved)
-        left = margins.intercept_slope
+        left = margins.intercept_gradient
         noise = _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
-        if not np.abs(left).max() <= noise * margins.total_slope:
+        if not np.abs(left).max() <= noise * margins.total_residual:
             return None
         return Balanced(margins, gradient, 2.0 / weight_sum * float(left @ intercept))
 
@@ -160,7 +162,7 @@ class SampleLoss:
         places[columns.positions] = np.arange(n)
         sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
         problem.objective.add_gradients(
-            places, columns.entries, problem.slope_samples, problem.n_classes, sums
+            places, columns.entries, problem.residual_samples, problem.n_classes, sums
         )
         scale = problem.scale_of(columns.features)
         return (
@@ -172,10 +174,10 @@ class SampleLoss:
         return np.pad(values, (0, self._problem.width - len(values)))[None]
 
 
-def slope_and_bend(
+def intercept_derivatives(
     problem: Problem, margins: Margins, weight_sum: float
 ) -> tuple[NDArray[np.float64], float]:
     """Return gradient of the mean loss by the intercept, and its curvature, mean over the classes."""
     factor = 2.0 / weight_sum
-    bend = float(margins.intercept_bends.sum()) / problem.n_classes
-    return factor * margins.intercept_slope, factor * bend
+    intercept_curvature = float(margins.intercept_curvatures.sum()) / problem.n_classes
+    return factor * margins.intercept_gradient, factor * intercept_curvature

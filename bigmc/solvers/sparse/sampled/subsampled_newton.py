@@ -17,7 +17,7 @@ follows starts from there, with a gradient interpolated between those of the two
 of its own. The damping d is 0 until a round makes the objective larger, or its descent has no end: the hinge
 loss of a sample has no curvature where no margin is positive.
 
-An intercept is one more feature in all of this. No dual point may have a slope by it, but a pass finds one:
+An intercept is one more feature in all of this. No dual point may have a gradient by it, but a pass has one:
 `bigmc.solvers.sparse.sampled.sample` takes it out by the dual variables of the sample, which costs no pass.
 """
 
@@ -42,7 +42,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sampled.passes import FullPass, Job, full_pass
-from bigmc.solvers.sparse.sampled.sample import SampleLoss, slope_and_bend
+from bigmc.solvers.sparse.sampled.sample import SampleLoss, intercept_derivatives
 from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.sweeps import Corrections, Course, Sweeper
@@ -189,8 +189,10 @@ class CorrectedRounds:
                     "the objective is not finite", "look for huge or non-finite values in the data"
                 )
             state.lower = max(state.lower, self._bound(totals, measured))
-            slope, bend = slope_and_bend(self._problem, totals.margins, self._weight_sum)
-            self._record(measured, slope, upper, max_passes, progress)
+            intercept_gradient, intercept_curvature = intercept_derivatives(
+                self._problem, totals.margins, self._weight_sum
+            )
+            self._record(measured, intercept_gradient, upper, max_passes, progress)
             dtype = self._problem.scores.dtype
             current = Evaluated(
                 state.coef,
@@ -198,8 +200,8 @@ class CorrectedRounds:
                 upper,
                 totals.gradient.astype(dtype),
                 totals.curvature.astype(dtype),
-                slope,
-                bend,
+                intercept_gradient,
+                intercept_curvature,
             )
             best = state.anchor
             if best is None or upper <= best.objective:
@@ -266,7 +268,7 @@ class CorrectedRounds:
     def _record(
         self,
         measured: Measured,
-        slope: NDArray[np.float64],
+        intercept_gradient: NDArray[np.float64],
         upper: float,
         max_passes: float,
         progress: ProgressCallback,
@@ -274,7 +276,7 @@ class CorrectedRounds:
         state = self.state
         violation = float(measured.violations.max(initial=0.0))
         if self._sweeper.fit_intercept:
-            violation = max(violation, float(np.linalg.norm(slope)))
+            violation = max(violation, float(np.linalg.norm(intercept_gradient)))
         entry = {
             "n_passes": self._passes,
             "n_iter": float(state.n_iter),
@@ -301,8 +303,12 @@ class CorrectedRounds:
         way = new - old
         at = np.searchsorted(self._used, features)
         shift = after.intercept - before.intercept
-        start = self._slope(before.gradient[at], old, way, 1.0) + float(before.slope @ shift)
-        end = self._slope(after.gradient[at], new, way, -1.0) + float(after.slope @ shift)
+        start = self._directional_derivative(before.gradient[at], old, way, 1.0) + float(
+            before.intercept_gradient @ shift
+        )
+        end = self._directional_derivative(after.gradient[at], new, way, -1.0) + float(
+            after.intercept_gradient @ shift
+        )
         part = 1.0
         if start < 0.0 and end > start:
             part = float(np.clip(start / (start - end), _SHORTEST, _LONGEST))
@@ -315,11 +321,11 @@ class CorrectedRounds:
             np.nan,
             gradient,
             after.curvature,
-            before.slope + part * (after.slope - before.slope),
-            after.bend,
+            before.intercept_gradient + part * (after.intercept_gradient - before.intercept_gradient),
+            after.intercept_curvature,
         )
 
-    def _slope(
+    def _directional_derivative(
         self, gradient: NDArray[Any], rows: NDArray[np.float64], way: NDArray[np.float64], sign: float
     ) -> float:
         """Return the derivative of the objective along a line, at its start (sign 1) or its end (-1)."""

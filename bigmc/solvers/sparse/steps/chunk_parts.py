@@ -137,7 +137,7 @@ def whole_gradients(part: Part, chunk: Chunk, anchor: Evaluated) -> NDArray[np.f
     """Return the gradients of all samples by the columns of a part, at the anchor."""
     gradient: NDArray[np.float64] = anchor.gradient[places_among_candidates(part, chunk)].astype(np.float64)
     if part.means is not None:
-        gradient -= part.means[:, None] * padded(part.problem, anchor.slope)
+        gradient -= part.means[:, None] * padded(part.problem, anchor.intercept_gradient)
     return gradient
 
 
@@ -161,7 +161,7 @@ def gradients_of(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64
         places = np.full(columns.indptr.shape[1] - 1, -1)
         places[columns.positions[part]] = part
         problem.objective.add_gradients(
-            places, columns.entries, problem.slope_samples, problem.n_classes, sums, Curvature.LARGEST
+            places, columns.entries, problem.residual_samples, problem.n_classes, sums, Curvature.LARGEST
         )
 
     for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):

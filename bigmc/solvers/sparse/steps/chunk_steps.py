@@ -46,7 +46,7 @@ class ChunkSteps(ABC):
         cls, descent: Descent, problem: Problem, alpha: float, set_scores: Callable[[], None]
     ) -> ChunkSteps:
         """Return steps on a model where that is cheaper than the loss, unless they are to be constant."""
-        model = problem.objective.loss.keeps_slopes and descent.line_search
+        model = problem.objective.loss.keeps_residuals and descent.line_search
         kind: type[ChunkSteps] = ModelSteps if model else LossSteps
         return kind(descent, problem, alpha, set_scores)
 
@@ -113,12 +113,12 @@ class LossSteps(ChunkSteps):
 
 
 class ModelSteps(ChunkSteps):
-    """On a quadratic model of the log loss, made anew before every sweep: slopes move along."""
+    """On a quadratic model of the log loss, made anew before every sweep: residuals move along."""
 
     def begin_sweep(self) -> None:
-        """Set the scores, and take the slopes there."""
+        """Set the scores, and take the residuals there."""
         self._set_scores()
-        self._problem.fill_slopes(self._problem.spare_slopes)
+        self._problem.fill_residuals(self._problem.spare_residuals)
 
     def end(self) -> None:
         """Set the scores."""
@@ -127,11 +127,13 @@ class ModelSteps(ChunkSteps):
     def move_level(self, level: NDArray[np.float64], terms: Terms) -> None:
         """Take the Newton step of the model, or with many classes one that is shorter."""
         problem, k = self._problem, self._problem.n_classes
-        slope, variance = np.zeros(problem.width), np.zeros(problem.width)
+        residual_sums, variance = np.zeros(problem.width), np.zeros(problem.width)
         products = np.zeros((k, k) if k <= _MOST_COUPLED else (0, 0))
-        log_rows.add_level(problem.slope_samples, self._problem.spare_slopes, slope, variance, products)
+        log_rows.add_level(
+            problem.residual_samples, self._problem.spare_residuals, residual_sums, variance, products
+        )
         ridge = float(terms.ridges[0])
-        gradient = problem.two_over_n * slope[:k] + terms.tilt[0, :k] + ridge * level
+        gradient = problem.two_over_n * residual_sums[:k] + terms.tilt[0, :k] + ridge * level
         # all classes together may move as they like, which changes no loss
         ridge += _RIDGE * max(problem.two_over_n * float(variance.max()), 1e-300)
         step = np.zeros(problem.width, problem.dtype)
@@ -141,7 +143,7 @@ class ModelSteps(ChunkSteps):
         else:  # twice its diagonal is more than the Hessian
             step[:k] = -gradient / (problem.two_over_n * variance[:k] + ridge)
         level += step[:k]
-        log_rows.shift(problem.slope_samples, self._problem.spare_slopes, step)
+        log_rows.shift(problem.residual_samples, self._problem.spare_residuals, step)
 
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column."""
@@ -153,6 +155,6 @@ class ModelSteps(ChunkSteps):
 
     def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
         working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
-        slopes = self._problem.spare_slopes
-        sweep_model(part.problem, kernel, slopes, working, part.active, aim, self._descent)
+        residuals = self._problem.spare_residuals
+        sweep_model(part.problem, kernel, residuals, working, part.active, aim, self._descent)
         return working.violations

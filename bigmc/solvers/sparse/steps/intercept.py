@@ -100,16 +100,16 @@ def improve_intercept(
         return margins.total_loss / problem.weight_sum + more
 
     def gradient(margins: Margins, intercept: NDArray[np.float64]) -> NDArray[np.float64]:
-        return problem.two_over_n * margins.intercept_slope + tilt + ridge * intercept
+        return problem.two_over_n * margins.intercept_gradient + tilt + ridge * intercept
 
     noise = 4.0 * float(np.finfo(problem.dtype).eps)
     for _ in range(n_steps):
-        before, slopes = value(margins, intercept), gradient(margins, intercept)
-        largest = np.abs(slopes).max()
-        if largest <= noise * problem.two_over_n * margins.total_slope:
+        before, derivatives = value(margins, intercept), gradient(margins, intercept)
+        largest = np.abs(derivatives).max()
+        if largest <= noise * problem.two_over_n * margins.total_residual:
             break
-        step = _newton_direction(problem, margins, slopes, ridge)
-        along = float(slopes @ step)
+        step = _newton_direction(problem, margins, derivatives, ridge)
+        along = float(derivatives @ step)
         part = 1.0
         problem.shift(step)
         flat = -along <= max(_FLAT, noise) * before
@@ -132,18 +132,18 @@ def improve_intercept(
 
 
 def _newton_direction(
-    problem: Shiftable, margins: Margins, slopes: NDArray[np.float64], ridge: float
+    problem: Shiftable, margins: Margins, derivatives: NDArray[np.float64], ridge: float
 ) -> NDArray[np.float64]:
     """Return minus the inverse of the Hessian times the gradient."""
     if isinstance(margins, PairMargins):
         hessian = problem.two_over_n * margins.intercept_hessian()
-        hessian += np.eye(len(slopes)) * (ridge + _RIDGE * max(float(hessian.max()), 1e-300))
-        step: NDArray[np.float64] = np.negative(np.linalg.solve(hessian, slopes), dtype=np.float64)
+        hessian += np.eye(len(derivatives)) * (ridge + _RIDGE * max(float(hessian.max()), 1e-300))
+        step: NDArray[np.float64] = np.negative(np.linalg.solve(hessian, derivatives), dtype=np.float64)
         return step
-    diagonal = problem.two_over_n * margins.intercept_bends
+    diagonal = problem.two_over_n * margins.intercept_curvatures
     ridge += _RIDGE * max(float(diagonal.max()), 1e-300)
     diagonal += ridge
-    solution, residual = np.zeros_like(slopes), -slopes
+    solution, residual = np.zeros_like(derivatives), -derivatives
     direction = residual / diagonal
     norm = float(residual @ direction)
     enough = _FORCING**2 * norm

@@ -3,7 +3,7 @@
 The derivatives of every sample are computed once for a sweep, where steps on the loss itself take
 exponentials of all classes for each entry (`bigmc.kernels.linear.log_columns`). Weights whose objective is
 larger than before are taken back half the way, as often as it takes: it is convex, and the model has its
-slope.
+gradient.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.linear import log_columns
 from bigmc.kernels.linear.arguments import Columns
-from bigmc.kernels.linear.log_sums import SlopeWork
+from bigmc.kernels.linear.log_sums import ResidualWork
 from bigmc.kernels.linear.team import Crew
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
@@ -51,10 +51,10 @@ def sweep_model(
     Parameters
     ----------
     problem : Problem
-        Its slopes are filled, and move along.
+        Its residuals are filled, and move along.
     kernel : callable
         `bigmc.kernels.linear.log_columns.sweep` or ``project``.
-    shares : array of the shape of the slopes
+    shares : array of the shape of the residuals
         Probabilities that the model was made with.
     working, chosen, aim, descent
         As for `bigmc.solvers.sparse.steps.visits.visit`.
@@ -66,8 +66,8 @@ def sweep_model(
     """
     penalty = problem.objective.penalty.kernel
 
-    def work(columns: Columns, crew: Crew) -> SlopeWork:
-        return SlopeWork(columns, problem.slope_samples, shares, crew)
+    def work(columns: Columns, crew: Crew) -> ResidualWork:
+        return ResidualWork(columns, problem.residual_samples, shares, crew)
 
     visits = Visits(work, partial(kernel, penalty))
     return visit(problem, visits, working, chosen, aim, descent)
@@ -79,7 +79,7 @@ class ModelSweeper(Sweeper):
     Parameters
     ----------
     problem : Problem
-        Of a loss that keeps slopes.
+        Of a loss that keeps residuals.
     descent : Descent
         With line search.
     most_visits, newton_bytes : int
@@ -102,8 +102,8 @@ class ModelSweeper(Sweeper):
             self._overshot = False
             return super()._sweep_blocks(working, chosen, intercept, aim)
         before, start = self._value(working, aim.alpha), [w.rows.copy() for w in working]
-        shares = self._problem.spare_slopes
-        self._problem.fill_slopes(shares)
+        shares = self._problem.spare_residuals
+        self._problem.fill_residuals(shares)
         largest = 0.0
         for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
             violation = sweep_model(
@@ -141,5 +141,5 @@ class ModelSweeper(Sweeper):
 
 def sweeper_of(problem: Problem, descent: Descent, most_visits: int, newton_bytes: int) -> Sweeper:
     """Return sweeps on a model where that is cheaper than the loss, unless steps are to be constant."""
-    kind = ModelSweeper if problem.objective.loss.keeps_slopes and descent.line_search else Sweeper
+    kind = ModelSweeper if problem.objective.loss.keeps_residuals and descent.line_search else Sweeper
     return kind(problem, descent, most_visits, newton_bytes)

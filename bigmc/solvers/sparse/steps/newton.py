@@ -201,7 +201,7 @@ class Support:
         if damping:
             damped += damping * self.largest_curvatures()
         damped += damping * alpha * self._penalised / penalty.lengths
-        damping_of = penalty.bend + damped + _SMALLEST_CURVATURE
+        damping_of = penalty.curvature + damped + _SMALLEST_CURVATURE
         precondition += damping_of[:, None]
         # weights that are not free do not move
         with _libraries().limit(limits=1, user_api="blas"):  # sums in one order, whatever the machine
@@ -228,8 +228,8 @@ class Support:
 
     def _search(self, line: _Line, step: NDArray[np.float64], tries: int) -> _Point | None:
         """Halve a step until Armijo's condition holds; None if it does not within so many tries."""
-        slope = float(np.einsum("jr,jr->", line.gradient, step))
-        if not slope < 0:
+        derivative = float(np.einsum("jr,jr->", line.gradient, step))
+        if not derivative < 0:
             return None
         scaled, part = self.scaled(step), 1.0
         along = float(line.ridges @ np.einsum("jr,jr->j", line.penalty.rows, step))
@@ -240,7 +240,7 @@ class Support:
             change = self.loss_change(scaled, part)
             change += line.penalty.change(moved)
             change += part * (along + 0.5 * part * distance)
-            if change <= _SUFFICIENT_DECREASE * part * slope:
+            if change <= _SUFFICIENT_DECREASE * part * derivative:
                 return _Point(moved, scaled, part, change)
             part *= 0.5
         return None
@@ -256,7 +256,7 @@ class Support:
         """Return the step that at most `most` conjugate gradients find."""
         if gradient.size <= _DIRECT and len(self._rows.slots) <= _DIRECT_ENTRIES:
             return self._solve_model(gradient, penalty, ridges)
-        unit, bend = penalty.unit, penalty.bend
+        unit, penalty_curvature = penalty.unit, penalty.curvature
         factor = self._problem.two_over_n * self._scale
         solution, residual = np.zeros_like(gradient), -gradient
         n_classes, block = self._problem.n_classes, inverse.block
@@ -267,7 +267,11 @@ class Support:
         scaled = self.scaled(direction)
         for _ in range(most):
             product = self.product(scaled)
-            curve = sum(self._in_parts(add_penalty_curvature, direction, unit, bend, ridges, factor, product))
+            curve = sum(
+                self._in_parts(
+                    add_penalty_curvature, direction, unit, penalty_curvature, ridges, factor, product
+                )
+            )
             if not curve > 0:
                 break
             before, vectors = norm, (direction, product, inverse.diagonal, solution, residual)
@@ -296,7 +300,7 @@ class Support:
             direction = np.zeros_like(gradient)
             direction[place] = 1.0
             product = self.product(self.scaled(direction))
-            add_penalty_curvature(direction, penalty.unit, penalty.bend, ridges, factor, product)
+            add_penalty_curvature(direction, penalty.unit, penalty.curvature, ridges, factor, product)
             hessian[k] = product[used]
         step = np.zeros_like(gradient)
         step[used] = np.linalg.lstsq(0.5 * (hessian + hessian.T), -gradient[used], rcond=_RANK)[0]

@@ -102,7 +102,7 @@ def preconditioner(
     if isinstance(margins, PairMargins):
         curvatures, right = np.linalg.eigh(problem.two_over_n * margins.intercept_hessian())
     else:
-        curvatures, right = problem.two_over_n * margins.intercept_bends, None
+        curvatures, right = problem.two_over_n * margins.intercept_curvatures, None
     eigenvalues = np.maximum(lengths, 0.0)[:, None] * np.maximum(curvatures, 0.0) + 1.0
     inverse[block] = 0.0
     return Preconditioner(

@@ -169,15 +169,15 @@ def _measured(
 
 
 def _curvatures(problem: Problem, part: _Part) -> NDArray[np.float64]:
-    """Return the most that the losses bend along each of the columns."""
+    """Return the largest curvature of the losses along each of the columns."""
     curvatures = np.empty(len(part.features))
 
-    def bend(some: NDArray[np.int64]) -> None:
+    def measure(some: NDArray[np.int64]) -> None:
         columns = arguments.Columns(some, part.positions, part.scale, entries_of(part.block))
         level = problem.n_classes, problem.two_over_n
         problem.objective.largest_curvatures(columns, problem.samples, *level, curvatures)
 
-    for _ in problem.engine.map(bend, _equal_parts(part.block, part.positions)):
+    for _ in problem.engine.map(measure, _equal_parts(part.block, part.positions)):
         pass
     return curvatures
 

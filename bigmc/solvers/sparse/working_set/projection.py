@@ -172,7 +172,7 @@ def dual_bound(
     margins = problem.margins()
     if fit_intercept:
         pairs = problem.pair_margins()
-        balanced = objective.loss.balance(pairs.slopes)
+        balanced = objective.loss.balance(pairs.residuals)
         if balanced is None:
             return Proof(0.0, 0)
         margins, factor = pairs, balanced

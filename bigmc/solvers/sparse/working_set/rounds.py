@@ -213,7 +213,7 @@ class Rounds:
         if self._sweeper.fit_intercept:
             margins = improve_intercept(problem, state.intercept, _INTERCEPT_STEPS)
             pairs = margins if isinstance(margins, PairMargins) else problem.pair_margins()
-            margins, factor = pairs, objective.loss.balance(pairs.slopes)
+            margins, factor = pairs, objective.loss.balance(pairs.residuals)
         else:
             margins = problem.margins()
         upper = problem.value([state.coef.rows], margins)
