@@ -34,6 +34,12 @@ class Fit(Working, RawOptions):
     date: list[str] | None = option(
         None, "Date or time that becomes day, month, weekday and hour; may be repeated.", metavar="COLUMN"
     )
+    written: list[str] | None = option(
+        None,
+        "How a column of numbers or dates is written, like price='$1,234.50' or day=31/12/2026, where values "
+        "leave doubts; may be repeated.",
+        metavar="COLUMN=EXAMPLE",
+    )
     categorical: list[str] | None = option(
         None,
         "Category; may be repeated. One of few values becomes a column for each, others are hashed.",

@@ -30,6 +30,7 @@ class IngestKeywords(TypedDict, total=False):
     numeric: Columns
     dense: Columns
     date: Columns
+    written: Mapping[str, Columns] | Columns
     keep: Columns
     hash_bits: int | None
     ngrams: tuple[int, int] | None
@@ -96,6 +97,12 @@ class IngestOptions(RawOptions):
         "Date or time that becomes numbers: day, month, weekday and hour; may be repeated.",
         metavar="COLUMN",
     )
+    written: Sequence[str] = option(
+        (),
+        "How a column of numbers or dates is written, like price='$1,234.50', share=12% or day=31/12/2026; "
+        "may be repeated. NA, n/a, ? and the like are missing values then.",
+        metavar="COLUMN=EXAMPLE",
+    )
     keep: Sequence[str] = option((), "Column copied along with the rows; may be repeated.", metavar="COLUMN")
     hash_bits: int = option(18, "Hash to 2^BITS buckets.", shown="18")
     ngrams: tuple[int, int] = option((1, 2), "Shortest and longest n-gram.", shown="1-2", parse=parse_ngrams)
@@ -150,7 +157,16 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
             raise DataError(f"ingest has no option {name!r}", f"the options are {', '.join(sorted(known))}")
     named = {name: value for name, value in given.items() if value is not None}
     named |= {name: columns_of(named[name]) for name in COLUMNS if name in named}
+    if "written" in named:
+        named["written"] = written_examples(named["written"])
     return cast(IngestKeywords, named)
+
+
+def written_examples(written: Mapping[str, Columns] | Columns) -> tuple[str, ...]:
+    """Return examples such as ``price=$1,234.50``, also of a mapping of columns to examples."""
+    if not isinstance(written, Mapping):
+        return columns_of(written)
+    return tuple(f"{name}={text}" for name, texts in written.items() for text in columns_of(texts))
 
 
 def columns_of(names: Columns) -> tuple[str, ...]:
