@@ -82,8 +82,8 @@ def fit(
         ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
-        ``written`` (examples of numbers and dates by column, where not as programs write them), ``doubts``
-        (sentences on columns that look like numbers or dates and are not read as such),
+        ``written`` (examples of numbers and dates by column, where not as programs write them), ``notes``
+        (what counts as missing, and columns that look like numbers or dates and are not read as such),
         ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
@@ -128,7 +128,7 @@ def fit(
         with prompt_release():  # ingest keeps some of what it frees; the rest of a fit need not
             result = Fit(data, target, splits, limits, workers, progress).run()
     result["columns"] = _columns(data.features, kinds.left_out)
-    result["written"], result["doubts"] = _written(data.features), list(kinds.doubts)
+    result["written"], result["notes"] = _written(data.features), list(kinds.notes)
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result

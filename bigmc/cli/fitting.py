@@ -40,13 +40,18 @@ class Fit(Working, RawOptions):
         "leave doubts; may be repeated.",
         metavar="COLUMN=EXAMPLE",
     )
+    missing_text: list[str] | None = option(
+        None,
+        "Text that stands for a missing number or date, beside n/a, ?, - and the like; may be repeated.",
+        metavar="TEXT",
+    )
     categorical: list[str] | None = option(
         None,
         "Category; may be repeated. One of few values becomes a column for each, others are hashed.",
         metavar="COLUMN",
     )
     missing: str | None = option(
-        None, "Missing numbers of --dense columns: refuse, or fill with the mean, if the sample has some."
+        None, "Missing numbers and dates: refuse, or fill with the mean, which is the default."
     )
     label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
     weight: str | None = option(

@@ -110,9 +110,9 @@ def show_fit(result: Mapping[str, Any]) -> None:
     written = [f"{name} like {' and '.join(some)}" for name, some in result.get("written", {}).items()]
     if written:
         shown = ", ".join(map(_word, written[:_MOST_NAMES]))
-        print(f"read as {shown}{_further(written)}; n/a, ? and such are missing")
-    for doubt in result.get("doubts", ()):
-        print(f"note: {_word(doubt)}")
+        print(f"read as {shown}{_further(written)}")
+    for note in result.get("notes", ()):
+        print(f"note: {_word(note)}")
     print(f"  {'quality':>8}  {'log loss':>8}  {'features':>9}  {'seconds':>7}  settings")
     for trial in result["trials"]:
         mark = "*" if trial["settings"] == result["settings"] else " "

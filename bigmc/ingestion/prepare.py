@@ -127,7 +127,7 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
     one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # the values are read later
-    written = Written.like(options.written)
+    written = Written.like(options.written, options.missing_text)
     for name, _ in written.forms:
         if name not in (*numeric, *dense, *dates):
             raise DataError(

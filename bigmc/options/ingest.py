@@ -14,8 +14,8 @@ Columns = str | Sequence[str] | None
 Missing = Literal["refuse", "keep", "fill"]
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
-COLUMNS = ("text", "categorical", "one_hot", "numeric", "dense", "date", "keep")
-"""Options that are names of columns, of which one may be given as it is."""
+SEVERAL = ("text", "categorical", "one_hot", "numeric", "dense", "date", "missing_text", "keep")
+"""Options that may be repeated, of which one may be given as it is."""
 
 
 class IngestKeywords(TypedDict, total=False):
@@ -31,6 +31,7 @@ class IngestKeywords(TypedDict, total=False):
     dense: Columns
     date: Columns
     written: Mapping[str, Columns] | Columns
+    missing_text: Columns
     keep: Columns
     hash_bits: int | None
     ngrams: tuple[int, int] | None
@@ -100,8 +101,11 @@ class IngestOptions(RawOptions):
     written: Sequence[str] = option(
         (),
         "How a column of numbers or dates is written, like price='$1,234.50', share=12% or day=31/12/2026; "
-        "may be repeated. NA, n/a, ? and the like are missing values then.",
+        "may be repeated.",
         metavar="COLUMN=EXAMPLE",
+    )
+    missing_text: Sequence[str] = option(
+        (), "Text that stands for a missing number or date, such as n/a; may be repeated.", metavar="TEXT"
     )
     keep: Sequence[str] = option((), "Column copied along with the rows; may be repeated.", metavar="COLUMN")
     hash_bits: int = option(18, "Hash to 2^BITS buckets.", shown="18")
@@ -156,7 +160,7 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
         if name not in known:
             raise DataError(f"ingest has no option {name!r}", f"the options are {', '.join(sorted(known))}")
     named = {name: value for name, value in given.items() if value is not None}
-    named |= {name: columns_of(named[name]) for name in COLUMNS if name in named}
+    named |= {name: columns_of(named[name]) for name in SEVERAL if name in named}
     if "written" in named:
         named["written"] = written_examples(named["written"])
     return cast(IngestKeywords, named)

@@ -115,5 +115,5 @@ class FitResult(Measured):
     report: NotRequired[str]
     columns: dict[str, list[str]]
     written: NotRequired[dict[str, list[str]]]
-    doubts: NotRequired[list[str]]
+    notes: NotRequired[list[str]]
     n_quarantined: NotRequired[int]

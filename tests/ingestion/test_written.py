@@ -100,7 +100,7 @@ def test_dates_are_read_as_python_reads_them_when_told(pattern):
     np.testing.assert_array_equal(found.values[:-2], told.values)
     assert found.absent.tolist() == [False] * 4 + [True, False]
     assert found.unreadable.tolist() == [False] * 5 + [True]
-    assert Written.like([f"when={EXAMPLES[form]}"]).of_dates("when")[0] == form
+    assert Written.like([f"when={EXAMPLES[form]}"]).of_dates("when") == form
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,14 @@ def test_fit_reads_what_people_write_and_says_so(fitted):
         "dates": ["when"],
         "filled": ["price", "share", "size"],
     }
-    assert set(result["written"]) == {"price", "share", "size", "when"}
-    [doubt] = result["doubts"]
+    assert set(result["written"]) == {"price", "share", "when"}
+    *missing, doubt = result["notes"]
+    assert missing == [
+        "'n/a' counts as missing in price",
+        "'-' counts as missing in share",
+        "'NA' counts as missing in when",
+        "'?' counts as missing in size",
+    ]
     assert doubt.startswith("noted is read neither as numbers nor as dates: '1/1/2020' may begin with")
 
 
@@ -183,10 +189,13 @@ def test_ingest_takes_examples_and_appends_alike(tmp_path):
     table(100, 0).to_csv(tmp_path / "a.csv", index=False)
     table(100, 1).to_csv(tmp_path / "b.csv", index=False)
     options = {"label": "label", "dense": ["price", "share", "size"], "date": "when", "missing": "fill"}
-    examples = {"price": "$1,234.50", "share": "12%", "size": "1.5", "when": "12/31/2020"}
+    examples = {"price": "$1,234.50", "share": "12%", "when": "12/31/2020"}
+    texts = ["N/A", "-", "na", "?"]
     with pytest.raises(DataError, match="column 'price' is not a number"):
         bigmc.ingest(str(tmp_path / "a.csv"), to=tmp_path / "c", **options)
-    first = bigmc.ingest(str(tmp_path / "a.csv"), to=tmp_path / "d", written=examples, **options)
+    first = bigmc.ingest(
+        str(tmp_path / "a.csv"), to=tmp_path / "d", written=examples, missing_text=texts, **options
+    )
     later = bigmc.ingest(str(tmp_path / "b.csv"), to=tmp_path / "d", append=True)
     assert later.features == first.features
     assert later.n_samples == 200
@@ -197,7 +206,7 @@ def test_an_example_settles_a_doubt(tmp_path):
     found = with_column_kinds(table(200, 0), asked)
     assert found.options["date"] == ("when", "noted")
     assert "noted=25/11/2026" in found.options["written"]
-    assert not found.doubts
+    assert not any("noted" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +229,7 @@ def test_examples_that_do_not_tell_are_refused(tmp_path, examples, message):
 def test_a_mistyped_number_is_told(tmp_path):
     frame = table(100, 0)
     frame.loc[3, "plain"] = "12 or so"
-    [doubt] = [doubt for doubt in with_column_kinds(frame, {"label": "label"}).doubts if "plain" in doubt]
+    [doubt] = [doubt for doubt in with_column_kinds(frame, {"label": "label"}).notes if "plain" in doubt]
     assert "1 of 100 values are no numbers, such as '12 or so'" in doubt
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.columns.date_columns import as_dates, is_date
 from bigmc.ingestion.columns.date_forms import ISO
 from bigmc.ingestion.columns.number_columns import Numbers, as_float, is_number, null_mask
-from bigmc.ingestion.columns.number_forms import Doubt
+from bigmc.ingestion.columns.number_forms import Doubt, NumberForm
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount
 from bigmc.ingestion.columns.written import (
     MISSING_TEXTS,
@@ -52,6 +52,10 @@ class _Column:
         Lists, bytes, times of day and what are no whole dates are left out, unless they are named.
     is_number, is_date : bool
         What all values are. Texts are looked at when the sample is complete.
+    missing : tuple of str
+        What stands for a missing number or date, in small letters.
+    spelled : tuple of str
+        Texts that did.
     doubt : str
         Why values that look like numbers or dates are read as texts.
     """
@@ -65,6 +69,8 @@ class _Column:
     is_number: bool = False
     is_date: bool = False
     is_text: bool = False
+    missing: tuple[str, ...] = MISSING_TEXTS
+    spelled: tuple[str, ...] = ()
     doubt: str = ""
 
     def add(self, table: pa.RecordBatch) -> None:
@@ -100,7 +106,7 @@ class _Column:
         if self.form is None and not plain.unreadable.any():
             self.is_number = True
             return
-        present = without_missing(texts, MISSING_TEXTS)
+        present = without_missing(texts, self.missing)
         spelled = null_mask(present)
         form = form_of_texts(present.drop_null()) if self.form is None else self.form
         if form is None or isinstance(form, Doubt):
@@ -110,7 +116,8 @@ class _Column:
         self.n_missing = int(times[spelled].sum())
         self.is_date, self.is_number = isinstance(form, str), not isinstance(form, str)
         self.unfit = form == ISO and bool(as_dates(present).unreadable.any())
-        self.form = None if form == ISO and not times[spelled & ~absent].any() else form
+        self.form = None if form in (ISO, NumberForm()) else form
+        self.spelled = tuple(texts.filter(pa.array(spelled & ~absent)).to_pylist())
 
     def _doubt(self, doubt: Doubt | None, texts: pa.Array, wrong: NDArray[np.int64]) -> str:
         """Return why the values are no numbers or dates, if most of them seem to be."""
@@ -144,13 +151,14 @@ class ColumnKinds(NamedTuple):
     options : IngestKeywords
     left_out : tuple of str
         Columns of lists, bytes or times of day, or without a value, where none are named: no features.
-    doubts : tuple of str
-        A sentence for each column whose values look like numbers or dates and are not read as such.
+    notes : tuple of str
+        Sentences on what was taken for missing, and on columns whose values look like numbers or dates and
+        are not read as such.
     """
 
     options: IngestKeywords
     left_out: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
@@ -158,8 +166,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
 
     Without any column of features all columns become some, but for label, group, weight and those to keep:
     numbers, categories of few values, and else texts. Categories of few values become indicators where no
-    text is hashed beside them. Where values of the sample are missing, missing numbers are filled with the
-    mean, and missing texts and categories are empty ones. What was given stays.
+    text is hashed beside them. Missing numbers and dates are filled with the mean; where there are any, or
+    values of the sample are missing, missing texts and categories are empty ones. What was given stays.
 
     Raises
     ------
@@ -194,18 +202,12 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     if dense and (hashes or completed.get("categorical")):
         completed.setdefault("standardize", True)
     hashed = () if named else (*texts, *columns_of(completed.get("categorical")))
-    if "missing" not in completed and any(
-        known[name].n_missing for name in (*dense, *hashed) if name in known
-    ):
+    if dense:
+        _enter_forms(columns, completed)
+    if "missing" not in completed and (dense or any(known[name].n_missing for name in hashed)):
         completed["missing"] = "fill"
-    _enter_forms(columns, completed)
     left_out = () if named else tuple(column.name for column in columns if not column.is_useful)
-    doubts = (
-        f"{column.name} is read neither as numbers nor as dates: {column.doubt}"
-        for column in columns
-        if column.doubt
-    )
-    return ColumnKinds(completed, left_out, tuple(doubts))
+    return ColumnKinds(completed, left_out, tuple(_notes(columns)))
 
 
 def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None) -> list[_Column] | None:
@@ -217,6 +219,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     others.add(options.get("weight"))
     columns: dict[str, _Column] = {}
     forms = dict(Written.like(written_examples(options.get("written"))).forms)
+    missing = (*MISSING_TEXTS, *(text.strip().lower() for text in columns_of(options.get("missing_text"))))
     n_rows, rejects = 0, []
     hints = ReadHints(missing=True, columns=None if wanted is None else tuple(wanted))
     for part in scan(sources, hints=hints):
@@ -226,7 +229,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
                 continue
             for name in batch.table.column_names:
                 if name not in others:
-                    new = _Column(name, LevelCount(name), forms.get(name))
+                    new = _Column(name, LevelCount(name), forms.get(name), missing=missing)
                     columns.setdefault(name, new).add(batch.table)
             n_rows += batch.table.num_rows
             if n_rows >= SAMPLE_ROWS:
@@ -245,12 +248,23 @@ def _completed(columns: Iterable[_Column]) -> list[_Column]:
 
 
 def _enter_forms(columns: Sequence[_Column], options: IngestKeywords) -> None:
-    """Enter an example of how each column of numbers or dates is written, where programs write otherwise."""
+    """Enter how columns of numbers and dates are written, and what stands for a missing one."""
     used = {*columns_of(options.get("dense")), *columns_of(options.get("date"))}
     forms = dict(Written.like(written_examples(options.get("written"))).forms)
     forms |= {column.name: column.form for column in columns if column.name in used and column.form}
     if forms:
         options["written"] = Written(tuple(forms.items())).examples
+    options["missing_text"] = (*MISSING_TEXTS, *columns_of(options.get("missing_text")))
+
+
+def _notes(columns: Sequence[_Column]) -> Iterator[str]:
+    """Yield what a person should know of how columns are read."""
+    for text in dict.fromkeys(text for column in columns for text in column.spelled):
+        names = ", ".join(column.name for column in columns if text in column.spelled)
+        yield f"{text!r} counts as missing in {names}"
+    for column in columns:
+        if column.doubt:
+            yield f"{column.name} is read neither as numbers nor as dates: {column.doubt}"
 
 
 def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ...]:

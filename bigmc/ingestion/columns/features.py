@@ -69,7 +69,7 @@ class FeatureSpec:
         Columns of dates, each of which becomes some numbers after the dense ones; see
         `bigmc.ingestion.columns.date_columns`.
     written : Written
-        How numbers and dates are written in columns of texts, where not as programs write them.
+        How numbers and dates are written in columns of texts, and what stands for missing ones.
     """
 
     text: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class FeatureSpec:
         data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
         data.pop("map")
         data.pop("written")
-        if self.written.forms:
+        if self.written:
             data["written"] = self.written.to_dict()
         for name in ("one_hot", "filling", "dates"):
             if not getattr(self, name):
@@ -203,7 +203,7 @@ class FeatureSpec:
 
     def read_dates(self, table: pa.RecordBatch, name: str) -> DateNumbers:
         """Return a column of dates as numbers."""
-        return as_dates(table.column(name), *self.written.of_dates(name))
+        return as_dates(table.column(name), self.written.of_dates(name), self.written.missing)
 
     def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:
         """Return the rows whose feature columns cannot be used, with the reason.

@@ -47,7 +47,7 @@ class Numbers:
     ----------
     table : RecordBatch
     written : Written
-        How texts of some of its columns are written.
+        How texts of its columns are written.
     """
 
     def __init__(self, table: pa.RecordBatch, written: Written = AS_PROGRAMS) -> None:
@@ -58,9 +58,8 @@ class Numbers:
         """Return the column of this name."""
         if name not in self._columns:
             column, written = self._table.column(name), self._written
-            form = written.form_of(name)
-            if isinstance(form, NumberForm) and is_text(column.type):
-                self._columns[name] = floats_in_form(column, form, written.missing)
+            if written and is_text(column.type):
+                self._columns[name] = floats_in_form(column, written.of_numbers(name), written.missing)
             else:
                 self._columns[name] = as_float(column)
         return self._columns[name]

@@ -28,7 +28,7 @@ MISSING_TEXTS = tuple(
         | {"#name?", "#ref!", "tbd"}
     )
 )
-"""What stands for a missing number or date where such texts do, in small letters."""
+"""What usually stands for a missing number or date, in small letters."""
 _ISO_DATE = r"^\d{4}-\d{2}-\d{2}([ T]|$)"
 
 Form = NumberForm | str
@@ -44,14 +44,14 @@ class Written:
     forms : tuple of pairs of str and Form
         Columns, each with its form.
     missing : tuple of str
-        Texts, in small letters, that stand for a missing value in these columns.
+        Texts, in small letters, that stand for a missing number or date in any column.
     """
 
     forms: tuple[tuple[str, Form], ...] = ()
-    missing: tuple[str, ...] = MISSING_TEXTS
+    missing: tuple[str, ...] = ()
 
     @classmethod
-    def like(cls, examples: Sequence[str]) -> Written:
+    def like(cls, examples: Sequence[str], missing: Sequence[str] = ()) -> Written:
         """Return how columns are written that have one or more examples like ``price=$1,234.50``.
 
         Raises
@@ -66,7 +66,8 @@ class Written:
                 raise DataError(f"{item!r} names no column", "write it like price=$1,234.50")
             by_column.setdefault(column, []).append(example.strip())
         forms = ((column, _form_like(column, some)) for column, some in by_column.items())
-        return cls(tuple(sorted(forms, key=lambda pair: pair[0])))
+        texts = tuple(sorted({text.strip().lower() for text in missing}))
+        return cls(tuple(sorted(forms, key=lambda pair: pair[0])), texts)
 
     @property
     def examples(self) -> tuple[str, ...]:
@@ -77,15 +78,23 @@ class Written:
         """Return the form of a column, None if it is as programs write."""
         return dict(self.forms).get(column)
 
-    def of_dates(self, column: str) -> tuple[str, Sequence[str]]:
-        """Return the form of a column of dates, and the texts that stand for a missing one."""
+    def of_numbers(self, column: str) -> NumberForm:
+        """Return the form of a column of numbers."""
         form = self.form_of(column)
-        return (form, self.missing) if isinstance(form, str) else (ISO, ())
+        return form if isinstance(form, NumberForm) else NumberForm()
+
+    def of_dates(self, column: str) -> str:
+        """Return the form of a column of dates."""
+        form = self.form_of(column)
+        return form if isinstance(form, str) else ISO
 
     def date_example(self, column: str) -> str:
         """Return what the dates of a column are like."""
-        form, _ = self.of_dates(column)
+        form = self.of_dates(column)
         return f"{EXAMPLES[ISO]} or {EXAMPLES[ISO]}T08:30:00" if form == ISO else EXAMPLES[form]
+
+    def __bool__(self) -> bool:
+        return bool(self.forms or self.missing)
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return this as JSON data."""
@@ -109,7 +118,7 @@ class Written:
 
 
 AS_PROGRAMS = Written()
-"""No column is written otherwise than programs write."""
+"""No column is written otherwise than programs write, and only blanks are missing."""
 
 
 def examples_of(form: Form) -> tuple[str, ...]:
