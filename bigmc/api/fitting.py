@@ -17,6 +17,7 @@ from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, give
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.store.dataset import Dataset
     from bigmc.training.pilot import Pilot
     from bigmc.training.results import FitResult
@@ -55,7 +56,8 @@ def fit(
         Model to make; ``TO.fit/`` keeps the search.
     text, label
         Columns, as for :func:`ingest`. Where no column of features is named, all but the label are used: the
-        first 20,000 rows tell which ones are numbers, categories or texts, and whether numbers are missing.
+        first 20,000 rows tell which ones are numbers, dates, categories or texts, whether some are missing,
+        and how they are written: 1,234.50, 12 %, 31.12.2026, n/a. What may be read in two ways stays a text.
     dataset : path, optional
         Where raw data is kept as a dataset; by default ``TO.dataset``.
     split : mapping or str, optional
@@ -80,11 +82,14 @@ def fit(
         ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
+        ``written`` (examples of numbers and dates by column, where not as programs write them), ``notes``
+        (what counts as missing, and columns that look like numbers or dates and are not read as such),
         ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc.engine.processes import prepare_process, prompt_release
+    from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import Output, OutputKind
@@ -107,14 +112,14 @@ def fit(
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
-    left_out: tuple[str, ...] = ()
+    kinds = ColumnKinds({})
     with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         if is_dataset(source):
             data, refit = Dataset.open(source), False
         else:
             resources = Resources(workers, limit, progress)
-            data, left_out = _raw_data(source, target, dataset, given_options(options), resources)
+            data, kinds = _raw_data(source, target, dataset, given_options(options), resources)
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
         thresholds = Thresholds(label_thresholds)
@@ -122,7 +127,8 @@ def fit(
         limits = Limits(limit, seconds, max_features)
         with prompt_release():  # ingest keeps some of what it frees; the rest of a fit need not
             result = Fit(data, target, splits, limits, workers, progress).run()
-    result["columns"] = _columns(data.features, left_out)
+    result["columns"] = _columns(data.features, kinds.left_out)
+    result["written"], result["notes"] = _written(data.features), list(kinds.notes)
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
@@ -144,6 +150,14 @@ def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, 
     return {kind: list(names) for kind, names in kinds.items() if names}
 
 
+def _written(features: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return examples of how columns are written that are not as programs write numbers and dates."""
+    from bigmc.ingestion.columns.written import Written, examples_of
+
+    forms = Written.from_dict(features["written"]).forms if "written" in features else ()
+    return {column: list(examples_of(form)) for column, form in forms}
+
+
 def _files(source: Any) -> Iterator[str | Path]:
     """Yield the local files and folders that a source means, patterns and folders with what is in them."""
     from bigmc.ingestion.parts.scan import is_dataset, list_files
@@ -163,25 +177,26 @@ def _raw_data(
     dataset: str | Path | None,
     options: IngestKeywords,
     resources: Resources,
-) -> tuple[Dataset, tuple[str, ...]]:
-    """Return raw data as a dataset, and the columns that are left out.
+) -> tuple[Dataset, ColumnKinds]:
+    """Return raw data as a dataset, and what was found out about its columns.
 
     The dataset is made unless it is there; one of other data is refused.
     """
-    from bigmc.ingestion.columns.column_kinds import with_column_kinds
+    from bigmc.ingestion.columns.column_kinds import ColumnKinds, with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
     label = options.get("label")
-    left_out: tuple[str, ...] = ()
+    kinds = ColumnKinds(options)
     if isinstance(label, str):
-        options, left_out = with_column_kinds(source, options)
+        kinds = with_column_kinds(source, options)
+        options = kinds.options
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
     elif label is None:
         raise DataError("no label column is named", "name it with --label")
     asked: IngestKeywords = {"split": SPLITS, **options}
     limit, engine, progress = resources.memory_limit, resources.engine, resources.progress
-    return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked), left_out
+    return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked), kinds
 
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:

@@ -34,13 +34,24 @@ class Fit(Working, RawOptions):
     date: list[str] | None = option(
         None, "Date or time that becomes day, month, weekday and hour; may be repeated.", metavar="COLUMN"
     )
+    written: list[str] | None = option(
+        None,
+        "How a column of numbers or dates is written, like price='$1,234.50' or day=31/12/2026, where values "
+        "leave doubts; may be repeated.",
+        metavar="COLUMN=EXAMPLE",
+    )
+    missing_text: list[str] | None = option(
+        None,
+        "Text that stands for a missing number or date, beside n/a, ?, - and the like; may be repeated.",
+        metavar="TEXT",
+    )
     categorical: list[str] | None = option(
         None,
         "Category; may be repeated. One of few values becomes a column for each, others are hashed.",
         metavar="COLUMN",
     )
     missing: str | None = option(
-        None, "Missing numbers of --dense columns: refuse, or fill with the mean, if the sample has some."
+        None, "Missing numbers and dates: refuse, or fill with the mean, which is the default."
     )
     label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
     weight: str | None = option(

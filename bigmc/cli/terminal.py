@@ -107,6 +107,12 @@ def show_fit(result: Mapping[str, Any]) -> None:
     for kind, names in result["columns"].items():
         if kind not in ("text", "numeric") or len(result["columns"]) > 1:
             print(f"{_COLUMN_KINDS[kind]}: {', '.join(map(_word, names[:_MOST_NAMES]))}{_further(names)}")
+    written = [f"{name} like {' and '.join(some)}" for name, some in result.get("written", {}).items()]
+    if written:
+        shown = ", ".join(map(_word, written[:_MOST_NAMES]))
+        print(f"read as {shown}{_further(written)}")
+    for note in result.get("notes", ()):
+        print(f"note: {_word(note)}")
     print(f"  {'quality':>8}  {'log loss':>8}  {'features':>9}  {'seconds':>7}  settings")
     for trial in result["trials"]:
         mark = "*" if trial["settings"] == result["settings"] else " "

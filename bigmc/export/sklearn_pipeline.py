@@ -64,7 +64,8 @@ def linear_model(model: Model) -> LinearModel:
         raise ModelError("the labels of this model are sets", _CURE)
     if "map" in model.feature_spec:
         raise ModelError("the features of this model are standardised or Fourier features", _CURE)
-    if model.feature_spec.get("one_hot") or model.feature_spec.get("filling"):
+    filling = model.feature_spec.get("filling") or {"flagged": (), "deviations": ()}
+    if model.feature_spec.get("one_hot") or filling["flagged"] or filling["deviations"]:
         raise ModelError("the model makes its columns from categories, or from missing numbers", _CURE)
     return model
 

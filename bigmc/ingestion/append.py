@@ -208,6 +208,8 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             numeric=stored.numeric,
             dense=stored.dense,
             date=stored.dates,
+            written=stored.written.examples,
+            missing_text=stored.written.missing,
             keep=recipe["keep"],
             standardize=mapping is not None or bool(stored.filling and stored.filling.deviations),
             fourier=mapping["fourier"] if mapping else 0,

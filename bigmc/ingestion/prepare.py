@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.columns.date_columns import PARTS, as_dates
+from bigmc.ingestion.columns.date_columns import PARTS
 from bigmc.ingestion.columns.features import FeatureSpec
-from bigmc.ingestion.columns.number_columns import Numbers
 from bigmc.ingestion.columns.sample_weights import check_weight_type
 from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
+from bigmc.ingestion.columns.written import Written
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
@@ -127,7 +127,16 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
     one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # the values are read later
-    features = FeatureSpec(text, categorical, numeric, dense, hasher, one_hot=one_hot, dates=dates)
+    written = Written.like(options.written, options.missing_text)
+    for name, _ in written.forms:
+        if name not in (*numeric, *dense, *dates):
+            raise DataError(
+                f"the column {name!r} has an example, and is neither a number nor a date",
+                "name it with --dense or --date, or leave out --written",
+            )
+    features = FeatureSpec(
+        text, categorical, numeric, dense, hasher, one_hot=one_hot, dates=dates, written=written
+    )
     _check_columns(features, options, source)
     if options.label_separator == "":
         raise DataError("the separator of labels is empty", "give the text between two labels")
@@ -281,11 +290,11 @@ def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints:
     for table in _table_batches(sources, columns, hints):
         for count, levels in zip(counts, features.one_hot, strict=True):
             count.add(table.column(levels.column))
-        numbers = Numbers(table)
+        numbers = features.read_numbers(table)
         for place, name in enumerate(filled):
             means.add(place, numbers[name].values[~numbers[name].unreadable])
         for place, name in enumerate(dates):
-            dated = as_dates(table.column(name))
+            dated = features.read_dates(table, name)
             for part, values in enumerate(dated.values[~dated.unreadable].T):
                 means.add(len(filled) + place * len(PARTS) + part, values)
     return replace(

@@ -47,6 +47,8 @@ def check_feature_spec(spec: object, n_features: int) -> None:
                 check_whole(size, 2**15, "ngrams")
     if "dates" in spec:
         _check_names(spec["dates"], "dates")
+    if "written" in spec:
+        _check_written(spec["written"])
     if "missing" in spec:
         check_types(spec, {"missing": bool})
     if "columns" in spec:
@@ -60,6 +62,29 @@ def check_feature_spec(spec: object, n_features: int) -> None:
 def _check_names(names: object, what: str) -> None:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{what} is {ascii(names)[:40]}, not a list of names")
+
+
+def _check_written(written: object) -> None:
+    """Refuse what does not say how numbers and dates are written."""
+    if not isinstance(written, Mapping) or not isinstance(written.get("forms"), Mapping):
+        raise ValueError(f"written is {ascii(written)[:40]}")
+    _check_names(written.get("missing"), "what stands for missing values")
+    for form in written["forms"].values():
+        if not isinstance(form, Mapping) or len(form) != 1 or not form.keys() <= {"date", "number"}:
+            raise ValueError(f"a column is written as {ascii(form)[:40]}")
+        if "date" in form:
+            check_types(form, {"date": str})
+            continue
+        check_types(form, {"number": dict})
+        number = form["number"]
+        check_types(number, {"decimal": str, "thousands": str, "prefix": str, "units": list})
+        if len(number["decimal"]) != 1 or len(number["thousands"]) > 1 or not number["units"]:
+            raise ValueError(f"numbers are written as {ascii(number)[:40]}")
+        for unit in number["units"]:
+            if not (isinstance(unit, list) and len(unit) == 2 and isinstance(unit[0], str)):
+                raise ValueError(f"a unit is {ascii(unit)[:40]}")
+            if not _is_finite(unit[1]):
+                raise ValueError(f"the factor of a unit is {ascii(unit[1])[:40]}")
 
 
 def _check_map(fields: object) -> None:

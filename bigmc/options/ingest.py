@@ -14,8 +14,8 @@ Columns = str | Sequence[str] | None
 Missing = Literal["refuse", "keep", "fill"]
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
-COLUMNS = ("text", "categorical", "one_hot", "numeric", "dense", "date", "keep")
-"""Options that are names of columns, of which one may be given as it is."""
+SEVERAL = ("text", "categorical", "one_hot", "numeric", "dense", "date", "missing_text", "keep")
+"""Options that may be repeated, of which one may be given as it is."""
 
 
 class IngestKeywords(TypedDict, total=False):
@@ -30,6 +30,8 @@ class IngestKeywords(TypedDict, total=False):
     numeric: Columns
     dense: Columns
     date: Columns
+    written: Mapping[str, Columns] | Columns
+    missing_text: Columns
     keep: Columns
     hash_bits: int | None
     ngrams: tuple[int, int] | None
@@ -96,6 +98,15 @@ class IngestOptions(RawOptions):
         "Date or time that becomes numbers: day, month, weekday and hour; may be repeated.",
         metavar="COLUMN",
     )
+    written: Sequence[str] = option(
+        (),
+        "How a column of numbers or dates is written, like price='$1,234.50', share=12% or day=31/12/2026; "
+        "may be repeated.",
+        metavar="COLUMN=EXAMPLE",
+    )
+    missing_text: Sequence[str] = option(
+        (), "Text that stands for a missing number or date, such as n/a; may be repeated.", metavar="TEXT"
+    )
     keep: Sequence[str] = option((), "Column copied along with the rows; may be repeated.", metavar="COLUMN")
     hash_bits: int = option(18, "Hash to 2^BITS buckets.", shown="18")
     ngrams: tuple[int, int] = option((1, 2), "Shortest and longest n-gram.", shown="1-2", parse=parse_ngrams)
@@ -149,8 +160,17 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
         if name not in known:
             raise DataError(f"ingest has no option {name!r}", f"the options are {', '.join(sorted(known))}")
     named = {name: value for name, value in given.items() if value is not None}
-    named |= {name: columns_of(named[name]) for name in COLUMNS if name in named}
+    named |= {name: columns_of(named[name]) for name in SEVERAL if name in named}
+    if "written" in named:
+        named["written"] = written_examples(named["written"])
     return cast(IngestKeywords, named)
+
+
+def written_examples(written: Mapping[str, Columns] | Columns) -> tuple[str, ...]:
+    """Return examples such as ``price=$1,234.50``, also of a mapping of columns to examples."""
+    if not isinstance(written, Mapping):
+        return columns_of(written)
+    return tuple(f"{name}={text}" for name, texts in written.items() for text in columns_of(texts))
 
 
 def columns_of(names: Columns) -> tuple[str, ...]:

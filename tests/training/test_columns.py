@@ -16,6 +16,7 @@ import bigmc
 from bigmc import api
 from bigmc.errors import DataError, ModelError
 from bigmc.ingestion.columns.column_kinds import with_column_kinds
+from bigmc.ingestion.columns.written import MISSING_TEXTS
 
 
 def table(n_rows: int, seed: int) -> pd.DataFrame:
@@ -90,6 +91,19 @@ def test_a_model_that_makes_its_columns_is_not_exported_as_one_of_numbers(fitted
         api.export(train["model"], tmp_path / "m.onnx")
 
 
+def test_what_was_never_missing_in_training_may_be_missing_later(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=200).round(2), "z": rng.normal(size=200).round(2)})
+    frame["label"] = np.where(frame.x + frame.z > 0, "a", "b")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    result = bigmc.fit(str(tmp_path / "t.csv"), tmp_path / "m", label="label", time_limit=1.0)
+    assert result["columns"] == {"dense": ["x", "z"]}
+    model = bigmc.load_model(tmp_path / "m")
+    new = pd.DataFrame({"x": ["0.5", "n/a", ""], "z": ["-1.25", "2", "2"]})
+    told = pd.DataFrame({"x": [0.5, frame.x.mean(), frame.x.mean()], "z": [-1.25, 2.0, 2.0]})
+    np.testing.assert_allclose(model.decision_function(new), model.decision_function(told), atol=1e-6)
+
+
 def test_features_are_named(fitted, tmp_path):
     folder, _ = fitted
     features = bigmc.open_dataset(folder / "m.dataset").features
@@ -131,16 +145,13 @@ def test_what_was_asked_for_stays(tmp_path):
     table(100, 0).to_csv(tmp_path / "t.csv", index=False)
     path = str(tmp_path / "t.csv")
     asked = {"label": "label", "dense": ("size",), "categorical": ("colour",), "hash_bits": 10}
-    assert with_column_kinds(path, asked).options == {**asked, "standardize": True}
-    assert with_column_kinds(path, {"label": "label", "dense": ("delay",), "missing": "keep"}).options == {
-        "label": "label",
-        "dense": ("delay",),
-        "missing": "keep",
-    }
-    assert with_column_kinds(path, {"label": "label", "text": ("colour",)}) == (
-        {"label": "label", "text": ("colour",)},
-        (),
-    )
+    usual = {"missing": "fill", "missing_text": MISSING_TEXTS}
+    assert with_column_kinds(path, asked).options == {**asked, "standardize": True, **usual}
+    kept = {"label": "label", "dense": ("delay",), "missing": "keep", "missing_text": ("none yet",)}
+    completed = {**kept, "missing_text": (*MISSING_TEXTS, "none yet")}
+    assert with_column_kinds(path, kept).options == completed
+    texts = {"label": "label", "text": ("colour",)}
+    assert with_column_kinds(path, texts) == (texts, (), ())
 
 
 def test_dates_become_numbers_and_times_of_day_are_left_out(tmp_path):
@@ -148,7 +159,8 @@ def test_dates_become_numbers_and_times_of_day_are_left_out(tmp_path):
     frame["never"] = [f"2026-02-{k % 30 + 1:02d}" for k in range(100)]  # 30 February is no date
     for source in (frame, str(tmp_path / "t.csv")):
         frame.to_csv(tmp_path / "t.csv", index=False)
-        found, left_out = with_column_kinds(source, {"label": "label"})
+        found, left_out, notes = with_column_kinds(source, {"label": "label"})
+        assert not notes
         assert left_out == ("never",)
         assert found["date"] == ("day",)
         assert found["dense"] == ("size", "delay", "constant")

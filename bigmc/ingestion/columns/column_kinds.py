@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.date_columns import as_dates, is_date
-from bigmc.ingestion.columns.number_columns import Numbers, is_number
+from bigmc.ingestion.columns.date_forms import ISO
+from bigmc.ingestion.columns.number_columns import Numbers, as_float, is_number, null_mask
+from bigmc.ingestion.columns.number_forms import Doubt, NumberForm
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount
-from bigmc.ingestion.hashing.categories import is_text, plain_text
+from bigmc.ingestion.columns.written import (
+    MISSING_TEXTS,
+    Form,
+    Written,
+    form_of_texts,
+    without_missing,
+)
+from bigmc.ingestion.hashing.categories import is_text
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import is_pipe, is_stream
 from bigmc.ingestion.readers import MATRICES
-from bigmc.lazy import LazyModule
-from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of
-
-pc = LazyModule("pyarrow.compute")
+from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, written_examples
 
 SAMPLE_ROWS = 20_000
 """Rows at the beginning of the source that are looked at."""
 MOST_INDICATORS = 2_000
 """Values of all categories together, up to which each has a feature; more are hashed."""
-_DATE = r"^\d{4}-\d{2}-\d{2}([ T]|$)"
+MOSTLY = 0.9
+"""Share of the values of a column that are numbers, from which on a person should hear why it is none."""
 _FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
 
 
@@ -36,50 +44,90 @@ class _Column:
 
     Attributes
     ----------
-    n_rows, n_missing, n_unreadable : int
-        Rows, those without a value, and those whose value is no number.
+    form : Form or None
+        How numbers or dates are written; an example of the user tells, or the values.
+    n_rows, n_missing : int
+        Rows, and those without a value.
     unfit : bool
         Lists, bytes, times of day and what are no whole dates are left out, unless they are named.
-    n_dated : int
-        Rows of batches whose values all are dates.
+    is_number, is_date : bool
+        What all values are. Texts are looked at when the sample is complete.
+    missing : tuple of str
+        What stands for a missing number or date, in small letters.
+    spelled : tuple of str
+        Texts that did.
+    doubt : str
+        Why values that look like numbers or dates are read as texts.
     """
 
     name: str
     levels: LevelCount
+    form: Form | None = None
     n_rows: int = 0
     n_missing: int = 0
-    n_unreadable: int = 0
     unfit: bool = False
-    n_dated: int = 0
-
-    @classmethod
-    def of(cls, name: str) -> _Column:
-        return cls(name, LevelCount(name))
+    is_number: bool = False
+    is_date: bool = False
+    is_text: bool = False
+    missing: tuple[str, ...] = MISSING_TEXTS
+    spelled: tuple[str, ...] = ()
+    doubt: str = ""
 
     def add(self, table: pa.RecordBatch) -> None:
+        """Look at the rows of a batch."""
         column = table.column(self.name)
         self.n_rows += len(column)
-        kind = column.type
-        types = pa.types
-        dated = _holds_dates(column)
-        dates = as_dates(column) if dated and is_date(kind) else None
-        unfit = types.is_nested(kind) or types.is_binary(kind)
-        unfit |= dated and (dates is None or bool(dates.unreadable.any()))
-        self.unfit = self.unfit or bool(unfit)
+        kind, types = column.type, pa.types
+        self.is_text = self.is_text or is_text(kind)
+        times = types.is_temporal(kind)
+        self.unfit |= types.is_nested(kind) or types.is_binary(kind) or (times and not is_date(kind))
         if self.unfit:
             return
-        if dates is not None:
-            self.n_missing += int(dates.absent.sum())
-            self.n_dated += len(column)
+        if times:
+            self.is_date = True
+            self.n_missing += int(as_dates(column).absent.sum())
             return
-        if is_number(kind):
-            numbers = Numbers(table)[self.name]
-            self.n_missing += int(np.isnan(numbers.values[~numbers.unreadable]).sum())
-            self.n_unreadable += int(numbers.unreadable.sum())
-        else:
-            self.n_missing += column.null_count
-            self.n_unreadable += len(column)
         self.levels.add(column)
+        if self.is_text:
+            return
+        self.is_number = is_number(kind)
+        absent = np.isnan(Numbers(table)[self.name].values).sum() if self.is_number else column.null_count
+        self.n_missing += int(absent)
+
+    def complete(self) -> None:
+        """Say what texts are, once all are counted."""
+        if not self.is_text or self.unfit:
+            return
+        counts = self.levels.counts
+        texts, times = pa.array(counts, pa.string()), np.fromiter(counts.values(), np.int64, len(counts))
+        plain = as_float(texts)
+        absent = np.isnan(plain.values) & ~plain.unreadable
+        self.n_missing = int(times[absent].sum())
+        if self.form is None and not plain.unreadable.any():
+            self.is_number = True
+            return
+        present = without_missing(texts, self.missing)
+        spelled = null_mask(present)
+        form = form_of_texts(present.drop_null()) if self.form is None else self.form
+        if form is None or isinstance(form, Doubt):
+            self.doubt = self._doubt(form, texts, np.where(plain.unreadable & ~spelled, times, 0))
+            self.n_missing = self.n_rows if spelled.all() else self.n_missing
+            return
+        self.n_missing = int(times[spelled].sum())
+        self.is_date, self.is_number = isinstance(form, str), not isinstance(form, str)
+        self.unfit = form == ISO and bool(as_dates(present).unreadable.any())
+        self.form = None if form in (ISO, NumberForm()) else form
+        self.spelled = tuple(texts.filter(pa.array(spelled & ~absent)).to_pylist())
+
+    def _doubt(self, doubt: Doubt | None, texts: pa.Array, wrong: NDArray[np.int64]) -> str:
+        """Return why the values are no numbers or dates, if most of them seem to be."""
+        n_wrong = int(wrong.sum())
+        if n_wrong <= (1.0 - MOSTLY) * (self.n_rows - self.n_missing):
+            shown = texts[int(np.flatnonzero(wrong)[0])].as_py() if n_wrong else ""
+            return f"{n_wrong:,} of {self.n_rows:,} values are no numbers, such as {shown[:40]!r}"
+        if doubt is None or not doubt.example:
+            return "" if doubt is None else doubt.reason
+        return f"{doubt.reason}; --written {self.name}=EXAMPLE tells, such as {doubt.example}"
 
     @property
     def is_empty(self) -> bool:
@@ -88,14 +136,6 @@ class _Column:
     @property
     def is_useful(self) -> bool:
         return not (self.unfit or self.is_empty)
-
-    @property
-    def is_date(self) -> bool:
-        return self.n_dated > 0
-
-    @property
-    def is_number(self) -> bool:
-        return self.n_unreadable == 0
 
     @property
     def is_category(self) -> bool:
@@ -111,10 +151,14 @@ class ColumnKinds(NamedTuple):
     options : IngestKeywords
     left_out : tuple of str
         Columns of lists, bytes or times of day, or without a value, where none are named: no features.
+    notes : tuple of str
+        Sentences on what was taken for missing, and on columns whose values look like numbers or dates and
+        are not read as such.
     """
 
     options: IngestKeywords
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
@@ -122,8 +166,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
 
     Without any column of features all columns become some, but for label, group, weight and those to keep:
     numbers, categories of few values, and else texts. Categories of few values become indicators where no
-    text is hashed beside them. Where values of the sample are missing, missing numbers are filled with the
-    mean, and missing texts and categories are empty ones. What was given stays.
+    text is hashed beside them. Missing numbers and dates are filled with the mean; where there are any, or
+    values of the sample are missing, missing texts and categories are empty ones. What was given stays.
 
     Raises
     ------
@@ -135,7 +179,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
         return ColumnKinds(options)  # what can be read once is not read to look at it
     named = any(options.get(kind) for kind in _FEATURES)
     texts: tuple[str, ...] = ()
-    dense, categories = columns_of(options.get("dense")), columns_of(options.get("categorical"))
+    dense = (*columns_of(options.get("dense")), *columns_of(options.get("date")))
+    categories = columns_of(options.get("categorical"))
     hashes = any(options.get(kind) for kind in ("text", "numeric", "hash_bits"))
     asked = (*dense, *(() if hashes else categories))
     if named and not asked:
@@ -157,10 +202,12 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     if dense and (hashes or completed.get("categorical")):
         completed.setdefault("standardize", True)
     hashed = () if named else (*texts, *columns_of(completed.get("categorical")))
-    if "missing" not in completed and any(known[name].n_missing for name in (*dense, *hashed)):
+    if dense:
+        _enter_forms(columns, completed)
+    if "missing" not in completed and (dense or any(known[name].n_missing for name in hashed)):
         completed["missing"] = "fill"
     left_out = () if named else tuple(column.name for column in columns if not column.is_useful)
-    return ColumnKinds(completed, left_out)
+    return ColumnKinds(completed, left_out, tuple(_notes(columns)))
 
 
 def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None) -> list[_Column] | None:
@@ -171,6 +218,8 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     others = {*columns_of(options.get("keep")), options.get("label"), options.get("group")}
     others.add(options.get("weight"))
     columns: dict[str, _Column] = {}
+    forms = dict(Written.like(written_examples(options.get("written"))).forms)
+    missing = (*MISSING_TEXTS, *(text.strip().lower() for text in columns_of(options.get("missing_text"))))
     n_rows, rejects = 0, []
     hints = ReadHints(missing=True, columns=None if wanted is None else tuple(wanted))
     for part in scan(sources, hints=hints):
@@ -180,21 +229,42 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
                 continue
             for name in batch.table.column_names:
                 if name not in others:
-                    columns.setdefault(name, _Column.of(name)).add(batch.table)
+                    new = _Column(name, LevelCount(name), forms.get(name), missing=missing)
+                    columns.setdefault(name, new).add(batch.table)
             n_rows += batch.table.num_rows
             if n_rows >= SAMPLE_ROWS:
-                return list(columns.values())
+                return _completed(columns.values())
     if not n_rows:
         raise rejects[0].error() if rejects else DataError("the source has no rows", "check the path")
-    return list(columns.values())
+    return _completed(columns.values())
 
 
-def _holds_dates(column: pa.Array) -> bool:
-    """Return whether values are dates or times, or texts that all begin with a date such as 2026-11-23."""
-    if not is_text(column.type):
-        return bool(pa.types.is_temporal(column.type))
-    dated = pc.match_substring_regex(plain_text(column).drop_null(), _DATE)
-    return bool(len(dated)) and bool(pc.all(dated).as_py())
+def _completed(columns: Iterable[_Column]) -> list[_Column]:
+    """Return columns of which the sample is complete."""
+    whole = list(columns)
+    for column in whole:
+        column.complete()
+    return whole
+
+
+def _enter_forms(columns: Sequence[_Column], options: IngestKeywords) -> None:
+    """Enter how columns of numbers and dates are written, and what stands for a missing one."""
+    used = {*columns_of(options.get("dense")), *columns_of(options.get("date"))}
+    forms = dict(Written.like(written_examples(options.get("written"))).forms)
+    forms |= {column.name: column.form for column in columns if column.name in used and column.form}
+    if forms:
+        options["written"] = Written(tuple(forms.items())).examples
+    options["missing_text"] = (*MISSING_TEXTS, *columns_of(options.get("missing_text")))
+
+
+def _notes(columns: Sequence[_Column]) -> Iterator[str]:
+    """Yield what a person should know of how columns are read."""
+    for text in dict.fromkeys(text for column in columns for text in column.spelled):
+        names = ", ".join(column.name for column in columns if text in column.spelled)
+        yield f"{text!r} counts as missing in {names}"
+    for column in columns:
+        if column.doubt:
+            yield f"{column.name} is read neither as numbers nor as dates: {column.doubt}"
 
 
 def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ...]:

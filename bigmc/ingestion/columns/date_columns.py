@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bigmc.ingestion.columns.date_forms import ISO, times_in_form
 from bigmc.ingestion.columns.number_columns import null_mask
+from bigmc.ingestion.columns.written import without_missing
 from bigmc.ingestion.hashing.categories import is_text, plain_text
 
 _DAY = 86_400_000_000
@@ -56,14 +58,23 @@ def is_date(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or is_text(kind))
 
 
-def as_dates(column: pa.Array) -> DateNumbers:
-    """Return a column of dates or times, or of texts like 2026-11-25 or 2026-11-25T08:30:00Z, as numbers."""
+def as_dates(column: pa.Array, form: str = ISO, missing: Sequence[str] = ()) -> DateNumbers:
+    """Return a column of dates or times, or of texts, as numbers.
+
+    Parameters
+    ----------
+    column : pyarrow Array
+    form : str
+        How texts are written, a key of `bigmc.ingestion.columns.date_forms.EXAMPLES`; by default like
+        2026-11-25 or 2026-11-25T08:30:00Z.
+    missing : sequence of str
+        Texts, in small letters, that stand for a missing date.
+    """
     if is_text(column.type):
-        read = [_read(text) for text in plain_text(column).to_pylist()]
-        absent = np.array([text is None for text in read], bool)
-        unreadable = np.array([text is _NO_DATE for text in read], bool)
-        kept = [time if isinstance(time, int) else 0 for time in read]
-        times = np.array(kept, np.int64)
+        texts = without_missing(plain_text(column), missing)
+        absent = null_mask(texts)
+        times, unreadable = _iso_times(texts) if form == ISO else times_in_form(texts, form)
+        unreadable &= ~absent
     else:
         plain = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
         absent, unreadable = null_mask(column), np.zeros(len(column), bool)
@@ -73,17 +84,21 @@ def as_dates(column: pa.Array) -> DateNumbers:
     return DateNumbers(values, absent, unreadable)
 
 
-_NO_DATE = "no date"
+def _iso_times(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return microseconds since 1970, 0 where a text is no date, and where that is so."""
+    read = [_read(text) for text in texts.to_pylist()]
+    times = np.array([0 if time is None else time for time in read], np.int64)
+    return times, np.array([time is None for time in read], bool)
 
 
-def _read(text: str | None) -> int | str | None:
-    """Return microseconds since 1970, None of a missing or blank text, `_NO_DATE` of any other."""
-    if text is None or not text.strip():
+def _read(text: str | None) -> int | None:
+    """Return microseconds since 1970, None of a text that is no date."""
+    if text is None:
         return None
     try:
-        time = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(text)
     except ValueError:
-        return _NO_DATE
+        return None
     zoned = time if time.tzinfo else time.replace(tzinfo=UTC)
     since = zoned - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

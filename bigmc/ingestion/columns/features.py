@@ -12,9 +12,10 @@ import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.columns.date_columns import as_dates, is_date, part_names
+from bigmc.ingestion.columns.date_columns import DateNumbers, as_dates, is_date, part_names
 from bigmc.ingestion.columns.number_columns import Numbers, is_number, null_mask
 from bigmc.ingestion.columns.table_columns import Filling, Levels, category_texts, filled, indicators
+from bigmc.ingestion.columns.written import AS_PROGRAMS, Written
 from bigmc.ingestion.hashing.categories import (
     Categories,
     categories_of,
@@ -67,6 +68,8 @@ class FeatureSpec:
     dates : tuple of str
         Columns of dates, each of which becomes some numbers after the dense ones; see
         `bigmc.ingestion.columns.date_columns`.
+    written : Written
+        How numbers and dates are written in columns of texts, and what stands for missing ones.
     """
 
     text: tuple[str, ...] = ()
@@ -81,6 +84,7 @@ class FeatureSpec:
     one_hot: tuple[Levels, ...] = ()
     filling: Filling | None = None
     dates: tuple[str, ...] = ()
+    written: Written = AS_PROGRAMS
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -136,6 +140,9 @@ class FeatureSpec:
         """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
         data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
         data.pop("map")
+        data.pop("written")
+        if self.written:
+            data["written"] = self.written.to_dict()
         for name in ("one_hot", "filling", "dates"):
             if not getattr(self, name):
                 data.pop(name)
@@ -173,6 +180,7 @@ class FeatureSpec:
             one_hot=one_hot,
             filling=Filling.from_dict(filling) if filling else None,
             dates=tuple(data.get("dates", ())),
+            written=Written.from_dict(data["written"]) if "written" in data else AS_PROGRAMS,
         )
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
@@ -189,12 +197,20 @@ class FeatureSpec:
         }
         return pa.table({name: rows[name] for name in schema.names}, schema=schema)
 
+    def read_numbers(self, table: pa.RecordBatch) -> Numbers:
+        """Return the columns of a batch as numbers, which are read at first use."""
+        return Numbers(table, self.written)
+
+    def read_dates(self, table: pa.RecordBatch, name: str) -> DateNumbers:
+        """Return a column of dates as numbers."""
+        return as_dates(table.column(name), self.written.of_dates(name), self.written.missing)
+
     def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:
         """Return the rows whose feature columns cannot be used, with the reason.
 
         The columns of `numbers` are those of the table; what is read of them is kept there.
         """
-        numbers = Numbers(table) if numbers is None else numbers
+        numbers = self.read_numbers(table) if numbers is None else numbers
         self.check_types(table.schema)
         bad: Bad = {}
         for name in () if self.fills else (*self.text, *self.categorical):
@@ -221,10 +237,10 @@ class FeatureSpec:
                     reason = f"column {name!r} is {text}, which is not exact as a 64-bit float"
                     bad.setdefault(int(position), reason)
         for name in self.dates:
-            _, absent, unreadable = as_dates(table.column(name))
+            _, absent, unreadable = self.read_dates(table, name)
             for position in np.flatnonzero(unreadable | (absent & (not self.takes_missing))):
                 reason = (
-                    "missing" if absent[position] else "not a date like 2026-11-25 or 2026-11-25T08:30:00"
+                    "missing" if absent[position] else f"not a date like {self.written.date_example(name)}"
                 )
                 bad.setdefault(int(position), f"column {name!r} is {reason}")
         return bad
@@ -286,11 +302,11 @@ class FeatureSpec:
         -------
         Rows, or float64 array of shape (n_rows, n_features) when every feature is dense.
         """
-        numbers = Numbers(table) if numbers is None else numbers
+        numbers = self.read_numbers(table) if numbers is None else numbers
         dense = np.empty((table.num_rows, len(self.dense)))
         for place, name in enumerate(self.dense):
             dense[:, place] = numbers[name].values
-        dense = np.hstack([dense, *(as_dates(table.column(name)).values for name in self.dates)])
+        dense = np.hstack([dense, *(self.read_dates(table, name).values for name in self.dates)])
         own = [dense] if self.filling is None else filled(dense, self.filling)
         own += [indicators(table.column(levels.column), levels) for levels in self.one_hot]
         dense = np.hstack(own) if len(own) > 1 else dense

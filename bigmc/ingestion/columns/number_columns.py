@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bigmc.ingestion.columns.number_forms import NumberForm
+from bigmc.ingestion.columns.written import AS_PROGRAMS, Written, without_missing
 from bigmc.ingestion.hashing.categories import is_text, plain_text
 from bigmc.lazy import LazyModule
 
@@ -38,16 +41,27 @@ class Floats(NamedTuple):
 
 
 class Numbers:
-    """Columns of a batch as numbers, each of which is parsed once, at first use."""
+    """Columns of a batch as numbers, each of which is parsed once, at first use.
 
-    def __init__(self, table: pa.RecordBatch) -> None:
-        self._table = table
+    Parameters
+    ----------
+    table : RecordBatch
+    written : Written
+        How texts of its columns are written.
+    """
+
+    def __init__(self, table: pa.RecordBatch, written: Written = AS_PROGRAMS) -> None:
+        self._table, self._written = table, written
         self._columns: dict[str, Floats] = {}
 
     def __getitem__(self, name: str) -> Floats:
         """Return the column of this name."""
         if name not in self._columns:
-            self._columns[name] = as_float(self._table.column(name))
+            column, written = self._table.column(name), self._written
+            if written and is_text(column.type):
+                self._columns[name] = floats_in_form(column, written.of_numbers(name), written.missing)
+            else:
+                self._columns[name] = as_float(column)
         return self._columns[name]
 
 
@@ -76,6 +90,15 @@ def as_float(column: pa.Array) -> Floats:
         read = [_read_float(text) for text in texts.to_pylist()]
         values = np.array([np.nan if v is None else v for v in read])
         return Floats(values, absent, np.array([v is None for v in read]) & ~absent)
+
+
+def floats_in_form(column: pa.Array, form: NumberForm, missing: Sequence[str]) -> Floats:
+    """Return a column of texts as numbers in a form; some texts stand for a missing one, in small letters."""
+    texts = without_missing(plain_text(column), missing)
+    if form.is_plain:
+        return as_float(texts)
+    absent, values = null_mask(texts), form.read(texts)
+    return Floats(np.asarray(values.fill_null(np.nan)), absent, null_mask(values) & ~absent)
 
 
 def _read_float(text: str | None) -> float | None:

@@ -123,6 +123,11 @@ class LevelCount:
                 self._counts[entry["values"]] += entry["counts"]
 
     @property
+    def counts(self) -> Mapping[str, int]:
+        """Each value with the number of its rows."""
+        return self._counts
+
+    @property
     def n_values(self) -> int:
         """Number of different values, as far as they were counted."""
         return len(self._counts)

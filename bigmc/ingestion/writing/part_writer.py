@@ -161,12 +161,12 @@ class PartWriter:
     def _transformed(self, batch: Batch) -> _Ready:
         """Return the rows of a batch that can be used, with their features, and the other ones."""
         features = self._recipe.features
-        numbers = Numbers(batch.table)
+        numbers = features.read_numbers(batch.table)
         good, rejects = self._set_bad_aside(batch, numbers)
         if good.table is None:
             return _Ready(good, [*batch.rejects, *rejects], features.mapped(_matrix_of(good)), [])
         self._categories = categories = features.categories(good.table, self._categories)
-        numbers = numbers if good.table is batch.table else Numbers(good.table)
+        numbers = numbers if good.table is batch.table else features.read_numbers(good.table)
         samples = features.transform(good.table, categories, numbers)
         return _Ready(good, [*batch.rejects, *rejects], samples, categories)
 

@@ -1,0 +1,201 @@
+"""How tables write numbers: with marks between thousands, a decimal comma, a currency or a unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bigmc.lazy import LazyModule
+
+pc = LazyModule("pyarrow.compute")
+
+_CURRENCIES = "USD|EUR|GBP|CHF|JPY|CAD|AUD|NZD|INR|CNY|RUB|PLN|CZK|SEK|NOK|DKK|BRL|ZAR|Rs\\.?|kr\\.?"
+_PREFIX = rf"(?:[A-Z]{{0,3}}\p{{Sc}}|{_CURRENCIES})"
+_UNIT = r"(?:%|‰|°|\p{Sc}|\")|(?:[\pL°µ][\pL°µ/²³.%]{0,15}(?:/?\pL{1,8}[23]?)?)"
+_SIGN = "[-+−]"
+_DIGITS = r"[0-9](?:[0-9.,' ]*[0-9])?[.,]?(?:[eE][-+]?[0-9]{1,3})?|[.,][0-9]+"
+_ANY = (
+    rf"^(?P<outer>\(|{_SIGN})?\s*(?P<prefix>{_PREFIX})?\s*(?P<inner>{_SIGN})?\s*"
+    rf"(?P<digits>{_DIGITS})\s*(?P<unit>{_UNIT})?\s*\)?$"
+)
+"""A text with one number in it; `NumberForm` says what its marks mean."""
+
+_FACTORS: Mapping[str, float] = MappingProxyType(
+    {"k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9, "T": 1e12}
+    | {"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+)
+"""What units that multiply stand for, where a column has several of them."""
+_MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (".", " "), (",", " "), (".", "'"), (",", "'"))
+"""Decimal point and mark between thousands, in the order in which they are thought of."""
+
+
+class Doubt(NamedTuple):
+    """Why texts that look like numbers or dates are not read as such.
+
+    Attributes
+    ----------
+    reason : str
+        A phrase.
+    example : str
+        What would tell, or nothing.
+    """
+
+    reason: str
+    example: str = ""
+
+
+@dataclass(frozen=True)
+class NumberForm:
+    """What the marks in a column of numbers mean.
+
+    Attributes
+    ----------
+    decimal, thousands : str
+        The decimal point, and the mark between groups of three digits, if there is one.
+    prefix : str
+        What stands before every number, such as a currency.
+    units : tuple of pairs of str and float
+        What may stand behind a number, and its factor.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    prefix: str = ""
+    units: tuple[tuple[str, float], ...] = (("", 1.0),)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers are written as programs write them."""
+        return self == NumberForm()
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Numbers written in this form, one for each unit, of which `number_form` makes it again."""
+        whole = self.thousands.join(("1", "234", "567")) if self.thousands else "1234"
+        between = " " if any(len(unit) > 1 for unit, _ in self.units) else ""
+        number = f"{self.prefix}{whole}{self.decimal}5"
+        return tuple(f"{number}{between if unit else ''}{unit}" for unit, _ in self.units)
+
+    def read(self, texts: pa.Array) -> pa.Array:
+        """Return trimmed texts as float64 numbers, null where a text is none in this form."""
+        parts = _parts(texts)
+        factors = np.array([factor for _, factor in self.units])
+        place = pc.index_in(parts["unit"], pa.array([unit for unit, _ in self.units], pa.string()))
+        fits = pc.and_(pc.equal(parts["prefix"], self.prefix), pc.is_valid(place))
+        fits = pc.and_(fits, pc.match_substring_regex(parts["digits"], self._pattern(strict=False)))
+        digits = pc.if_else(fits, parts["digits"], None)
+        if self.thousands:
+            digits = pc.replace_substring(digits, self.thousands, "")
+        if self.decimal != ".":
+            digits = pc.replace_substring(digits, self.decimal, ".")
+        values = digits.cast(pa.float64())
+        values = pc.multiply(values, pa.array(factors).take(place))
+        negative = pc.or_(_is_minus(parts["outer"]), _is_minus(parts["inner"]))
+        return pc.if_else(negative, pc.negate(values), values)
+
+    def fits(self, digits: pa.Array) -> bool:
+        """Return whether digits with their marks leave no doubt that they are in this form."""
+        return bool(pc.all(pc.match_substring_regex(digits, self._pattern(strict=True))).as_py())
+
+    def _pattern(self, *, strict: bool) -> str:
+        """Return what matches digits; unless `strict`, marks between thousands may be left out."""
+        decimal, mark = re.escape(self.decimal), re.escape(self.thousands)
+        whole = "[0-9]+"
+        if self.thousands:
+            plain = "[0-9]{1,3}" if strict else "[0-9]+"
+            whole = f"(?:[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+|{plain})"
+        return f"^(?:{whole}(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][-+]?[0-9]+)?$"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form as JSON data."""
+        return {
+            "decimal": self.decimal,
+            "thousands": self.thousands,
+            "prefix": self.prefix,
+            "units": [list(unit) for unit in self.units],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> NumberForm:
+        """Return the form that :meth:`to_dict` wrote."""
+        units = tuple((str(unit), float(factor)) for unit, factor in data["units"])
+        return cls(data["decimal"], data["thousands"], data["prefix"], units)
+
+
+def number_form(texts: pa.Array) -> NumberForm | Doubt | None:
+    """Return the form in which all of some texts are numbers.
+
+    Parameters
+    ----------
+    texts : pyarrow Array of string
+        Trimmed, none of them missing.
+
+    Returns
+    -------
+    NumberForm, Doubt, or None
+        A doubt where all hold a number, which may mean several; None where some hold none.
+    """
+    parts = _parts(texts)
+    if not len(texts) or parts["digits"].null_count:
+        return None
+    prefixes, units = (pc.unique(parts[name]).to_pylist() for name in ("prefix", "unit"))
+    if len(prefixes) > 1:
+        return Doubt(f"there are several currencies, {_listed(prefixes)}")
+    factors = _factors_of(units)
+    if factors is None:
+        return Doubt(f"there are several units, {_listed(units)}")
+    for decimal, thousands in _MARKS:
+        form = NumberForm(decimal, thousands, prefixes[0], factors)
+        if form.fits(parts["digits"]):
+            return _doubted(form, parts["digits"], texts) or form
+    return None
+
+
+def _doubted(form: NumberForm, digits: pa.Array, texts: pa.Array) -> Doubt | None:
+    """Return a doubt where every comma stands before three digits, and other numbers have four or more.
+
+    Of a mark between thousands alone it does not matter which it is: a thousandth of all numbers tells a
+    learner the same.
+    """
+    if (form.decimal, form.thousands) != (",", ""):
+        return None
+    with_comma = digits.filter(pc.match_substring(digits, ","))
+    if not pc.all(pc.match_substring_regex(with_comma, "^[1-9][0-9]{0,2},[0-9]{3}$")).as_py():
+        return None
+    shown = texts[pc.index(pc.match_substring(digits, ","), True).as_py()].as_py()
+    reason = f"the comma of {shown!r} may stand between thousands or before decimals"
+    return Doubt(reason, "1,234,567.5 or 1234,5")
+
+
+def _factors_of(units: Sequence[str]) -> tuple[tuple[str, float], ...] | None:
+    """Return units with their factors, None if they cannot be compared."""
+    ordered = sorted(units)
+    if len(ordered) == 1 or (len(ordered) == 2 and ordered[1] == f"{ordered[0]}s" and ordered[0]):
+        return tuple((unit, 1.0) for unit in ordered)
+    if all(unit in _FACTORS for unit in ordered if unit):
+        return tuple((unit, _FACTORS.get(unit, 1.0)) for unit in ordered)
+    return None
+
+
+def _parts(texts: pa.Array) -> dict[str, pa.Array]:
+    """Return the parts of texts with one number each, null in all of other texts."""
+    spaces = pc.replace_substring_regex(texts, "[\u00a0\u202f\u2009]", " ")
+    found = pc.extract_regex(spaces, _ANY)
+    valid = found.is_valid()
+    names = ("outer", "prefix", "inner", "digits", "unit")
+    return {name: pc.if_else(valid, pc.struct_field(found, name), None) for name in names}
+
+
+def _is_minus(sign: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.is_in(sign, pa.array(["-", "−", "("])), False)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    shown = ", ".join(text or "none" for text in sorted(texts)[:3])
+    return shown + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")

@@ -1,0 +1,258 @@
+"""Numbers and dates as people write them, against the readers of Python and pandas, and through a fit."""
+
+import csv
+import io
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import bigmc
+from bigmc.errors import DataError
+from bigmc.ingestion.columns.column_kinds import with_column_kinds
+from bigmc.ingestion.columns.date_columns import as_dates
+from bigmc.ingestion.columns.date_forms import EXAMPLES, date_form
+from bigmc.ingestion.columns.number_columns import floats_in_form
+from bigmc.ingestion.columns.number_forms import Doubt, NumberForm, number_form
+from bigmc.ingestion.columns.written import MISSING_TEXTS, Written
+from bigmc.model.feature_spec import check_feature_spec
+
+VALUES = [1234.5, 12.0, 1234567.25, 0.5, 999.0, -8.75, 1000000.0]
+
+
+def written(values, decimal, thousands):
+    return [f"{v:,}".replace(",", "T").replace(".", decimal).replace("T", thousands) for v in values]
+
+
+@pytest.mark.parametrize(("decimal", "thousands"), [(".", ","), (",", "."), (",", " "), (".", "'")])
+@pytest.mark.parametrize("template", ["{}", "${}", "{} %", "{} kg", "EUR {}", "{}€"])
+def test_numbers_are_read_as_pandas_reads_them_when_told(decimal, thousands, template):
+    bare = written(VALUES, decimal, thousands)
+    told = pd.read_csv(
+        io.StringIO("x\n" + "\n".join(f'"{v}"' for v in bare)), decimal=decimal, thousands=thousands
+    )
+    texts = pa.array([template.format(text) for text in bare])
+    form = number_form(texts)
+    found = floats_in_form(texts, form, MISSING_TEXTS)
+    np.testing.assert_array_equal(found.values, told["x"].astype(float))
+    assert number_form(pa.array(form.examples)) == form
+    assert NumberForm.from_dict(form.to_dict()) == form
+
+
+def test_units_that_multiply_signs_and_missing_values():
+    assert number_form(pa.array(["1\xa0234,5", "3"])) == number_form(pa.array(["1 234,5", "3"]))
+    texts = pa.array(["€1.5M", "€20K", "€0", "-€3K", "(€4K)", "N/A", " - ", None, "cheap"])
+    form = number_form(texts[:5])
+    found = floats_in_form(texts, form, MISSING_TEXTS)
+    np.testing.assert_array_equal(found.values, [1.5e6, 2e4, 0, -3e3, -4e3, *[np.nan] * 4])
+    assert found.absent.tolist() == [False] * 5 + [True] * 3 + [False]
+    assert found.unreadable.tolist() == [False] * 8 + [True]
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["1,234", "12345"], "thousands or before decimals"),
+        (["5 kg", "7 lb"], "several units"),
+        (["5 kg", "7"], "several units"),
+        (["$5", "€7"], "several currencies"),
+    ],
+)
+def test_what_may_be_read_in_two_ways_is_in_doubt(texts, reason):
+    doubt = number_form(pa.array(texts))
+    assert isinstance(doubt, Doubt)
+    assert reason in doubt.reason
+
+
+@pytest.mark.parametrize("texts", [["A1"], ["1.2.3"], ["12:30"], ["1/2"], ["555-1234"], ["IV"], []])
+def test_other_texts_are_no_numbers(texts):
+    assert number_form(pa.array(texts, pa.string())) is None
+
+
+TIMES = [
+    datetime(2020, 12, 31, 15, 45),
+    datetime(1999, 2, 28),
+    datetime(2024, 2, 29, 0, 5),
+    datetime(1970, 1, 13),
+]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "%m/%d/%Y",
+        "%d.%m.%Y",
+        "%d/%m/%Y %H:%M",
+        "%m/%d/%y %I:%M %p",
+        "%Y/%m/%d",
+        "%d-%b-%y",
+        "%B %d, %Y",
+        "%d %b %Y",
+    ],
+)
+def test_dates_are_read_as_python_reads_them_when_told(pattern):
+    texts = [time.strftime(pattern) for time in TIMES]
+    form = date_form(pa.array(texts))
+    found = as_dates(pa.array([*texts, "?", "soon"]), form, MISSING_TEXTS)
+    told = as_dates(pa.array([datetime.strptime(text, pattern) for text in texts], pa.timestamp("us")))
+    np.testing.assert_array_equal(found.values[:-2], told.values)
+    assert found.absent.tolist() == [False] * 4 + [True, False]
+    assert found.unreadable.tolist() == [False] * 5 + [True]
+    assert Written.like([f"when={EXAMPLES[form]}"]).of_dates("when") == form
+
+
+@pytest.mark.parametrize(
+    "texts", [["2/29/2021", "12/31/2020"], ["31.12.2020", "12/31/2020"], ["10.04.12"], ["Mai"]]
+)
+def test_what_no_form_fits_are_no_dates(texts):
+    assert date_form(pa.array(texts)) is None
+
+
+def test_day_and_month_that_no_value_tells_apart():
+    assert "month or with the day" in date_form(pa.array(["1/2/2020", "3/4/2021"])).reason
+    assert date_form(pa.array(["1/2/2020", "13/4/2021"])) == "day, month, year"
+
+
+def table(n, seed):
+    rng = np.random.default_rng(seed)
+    price, share = rng.normal(5_000, 900, n), rng.random(n)
+    month, day = rng.integers(1, 13, n), rng.integers(1, 29, n)
+    frame = pd.DataFrame(
+        {
+            "price": [f"${v:,.2f}" for v in price],
+            "share": [f"{100 * v:.1f}%" for v in share],
+            "when": [f"{m}/{d}/2020" for m, d in zip(month, day, strict=True)],
+            "size": [f"{v:.3f}" for v in rng.normal(size=n)],
+            "noted": [f"{k % 9 + 1}/{k % 11 + 1}/2020" for k in range(n)],
+            "plain": [f"{k}" for k in rng.integers(0, 50, n)],
+        }
+    )
+    for place, (name, missing) in enumerate(
+        [("price", "n/a"), ("share", "-"), ("when", "NA"), ("size", "?")]
+    ):
+        frame.loc[place::17, name] = missing
+    up = (price - 5_000) / 900 + 3 * (share - 0.5) + (month > 6)
+    return frame.assign(label=np.where(up > 0.5, "up", "down"))
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written")
+    table(400, 0).to_csv(folder / "t.csv", index=False)
+    return folder, bigmc.fit(str(folder / "t.csv"), folder / "m", label="label", time_limit=2.0)
+
+
+def test_fit_reads_what_people_write_and_says_so(fitted):
+    _, result = fitted
+    assert result["columns"] == {
+        "one_hot": ["noted"],
+        "dense": ["price", "share", "size", "plain"],
+        "dates": ["when"],
+        "filled": ["price", "share", "size"],
+    }
+    assert set(result["written"]) == {"price", "share", "when"}
+    *missing, doubt = result["notes"]
+    assert missing == [
+        "'n/a' counts as missing in price",
+        "'-' counts as missing in share",
+        "'NA' counts as missing in when",
+        "'?' counts as missing in size",
+    ]
+    assert doubt.startswith("noted is read neither as numbers nor as dates: '1/1/2020' may begin with")
+
+
+def test_a_model_reads_new_rows_as_it_read_the_old_ones(fitted):
+    """Numbers and dates of a data frame, with nothing left to read, give the same scores."""
+    folder, _ = fitted
+    new = table(300, 1)
+    told = new.assign(
+        price=pd.to_numeric(new.price.str.replace(r"[$,]", "", regex=True), errors="coerce"),
+        share=pd.to_numeric(new.share.str.rstrip("%"), errors="coerce"),
+        when=pd.to_datetime(new["when"], format="%m/%d/%Y", errors="coerce"),
+        size=pd.to_numeric(new["size"], errors="coerce"),
+    )
+    model = bigmc.load_model(folder / "m")
+    scores = model.decision_function(new)
+    np.testing.assert_array_equal(scores, model.decision_function(told))
+    assert np.mean(model.predict(new) == new.label) > 0.85
+    new.drop(columns="label").to_csv(folder / "new.csv", index=False)
+    bigmc.predict(folder / "m", str(folder / "new.csv"), folder / "said.csv")
+    with open(folder / "said.csv", newline="") as file:
+        assert [row["predicted_label"] for row in csv.DictReader(file)] == model.predict(new).tolist()
+    with pytest.raises(DataError, match="column 'price' is not a number"):
+        model.predict(new.assign(price="dear"))
+
+
+def test_ingest_takes_examples_and_appends_alike(tmp_path):
+    table(100, 0).to_csv(tmp_path / "a.csv", index=False)
+    table(100, 1).to_csv(tmp_path / "b.csv", index=False)
+    options = {"label": "label", "dense": ["price", "share", "size"], "date": "when", "missing": "fill"}
+    examples = {"price": "$1,234.50", "share": "12%", "when": "12/31/2020"}
+    texts = ["N/A", "-", "na", "?"]
+    with pytest.raises(DataError, match="column 'price' is not a number"):
+        bigmc.ingest(str(tmp_path / "a.csv"), to=tmp_path / "c", **options)
+    first = bigmc.ingest(
+        str(tmp_path / "a.csv"), to=tmp_path / "d", written=examples, missing_text=texts, **options
+    )
+    later = bigmc.ingest(str(tmp_path / "b.csv"), to=tmp_path / "d", append=True)
+    assert later.features == first.features
+    assert later.n_samples == 200
+
+
+def test_an_example_settles_a_doubt(tmp_path):
+    asked = {"label": "label", "written": ("noted=31/12/2020",)}
+    found = with_column_kinds(table(200, 0), asked)
+    assert found.options["date"] == ("when", "noted")
+    assert "noted=25/11/2026" in found.options["written"]
+    assert not any("noted" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (["price"], "names no column"),
+        (["price=dear"], "neither a number nor a date"),
+        (["price=1/2/2020"], "month or with the day"),
+        (["label=5 kg"], "'label' has an example, and is neither a number nor a date"),
+    ],
+)
+def test_examples_that_do_not_tell_are_refused(tmp_path, examples, message):
+    table(20, 0).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(DataError, match=message):
+        bigmc.ingest(
+            str(tmp_path / "a.csv"), to=tmp_path / "d", label="label", dense="plain", written=examples
+        )
+
+
+def test_a_mistyped_number_is_told(tmp_path):
+    frame = table(100, 0)
+    frame.loc[3, "plain"] = "12 or so"
+    [doubt] = [doubt for doubt in with_column_kinds(frame, {"label": "label"}).notes if "plain" in doubt]
+    assert "1 of 100 values are no numbers, such as '12 or so'" in doubt
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"forms": {"x": {"date": 3}}, "missing": []},
+        {"forms": {"x": {"number": {}}}, "missing": []},
+        {"forms": {"x": {}}, "missing": []},
+        {
+            "forms": {"x": {"number": {"decimal": ".", "thousands": "", "prefix": "", "units": [["", "1"]]}}},
+            "missing": [],
+        },
+        {"forms": {}, "missing": [3]},
+        {"forms": []},
+        [],
+    ],
+)
+def test_a_file_that_says_nonsense_is_refused(changed):
+    with pytest.raises(ValueError, match=r"written|column|number|unit|missing|decimal|date is 3"):
+        check_feature_spec({"written": changed}, 1)
+
+
+def test_a_form_of_a_later_version_is_refused():
+    with pytest.raises(DataError, match="use a later version"):
+        Written.from_dict({"forms": {"x": {"date": "lunar"}}, "missing": []})
