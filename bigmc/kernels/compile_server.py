@@ -36,6 +36,8 @@ from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime._nrt_python import c_helpers
 
+from bigmc.kernels import decorators
+
 #: Seconds without a request after which the child ends.
 IDLE_SECONDS = 5.0
 #: New objects after which the child looks for garbage. Compiling makes many that live long, and with Python's
@@ -182,18 +184,32 @@ _equipped: dict[str, int] = {}
 
 
 def compile_elsewhere() -> None:
-    """Let every kernel imported so far be compiled by a child process when it is called."""
+    """Let every kernel be compiled by a child process when it is called, also those imported later.
+
+    One that numba's own cache loads costs 25 MB, see `_ChildCache`.
+    """
     _equip(_ChildCache)
+    if _compiled_elsewhere not in decorators.prepare:
+        decorators.prepare.append(_compiled_elsewhere)
+
+
+def _compiled_elsewhere(kernel: Dispatcher[Any]) -> None:
+    """Give a kernel the cache that a child process fills."""
+    if type(vars(kernel).get("_cache")) is FunctionCache:
+        # To make another one would ask the file system about the kernel's source once more.
+        vars(kernel)["_cache"].__class__ = _ChildCache
 
 
 def _equip(kind: type[FunctionCache]) -> None:
-    """Give every kernel imported so far a cache of this class instead of numba's own."""
+    """Give every kernel imported so far a cache of this class instead of numba's own.
+
+    Those that only kernels call are among them: whoever compiles loads them too.
+    """
     for name, module in list(sys.modules.items()):
         if name.startswith(f"{__package__}.") and _equipped.get(name) != len(vars(module)):
             _equipped[name] = len(vars(module))
             for kernel in vars(module).values():
                 if isinstance(kernel, Dispatcher) and type(vars(kernel).get("_cache")) is FunctionCache:
-                    # To make another one would ask the file system about the kernel's source once more.
                     vars(kernel)["_cache"].__class__ = kind
 
 

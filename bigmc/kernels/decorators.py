@@ -20,10 +20,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _compile: Any = njit  # whose declaration leaves out two of its options
 _OPTIONS = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 
+prepare: list[Callable[[Dispatcher[Any]], None]] = []
+"""What is done to each kernel that is declared from now on: see `bigmc.kernels.compile_server`."""
+
 
 def kernel(function: F) -> Dispatcher[F]:
     """Compile a function that Python calls."""
     compiled: Dispatcher[F] = _compile(**_OPTIONS)(function)
+    for change in prepare:
+        change(compiled)
     return compiled
 
 

@@ -45,6 +45,25 @@ def test_a_kernel_is_compiled_by_a_child_or_here(before: str, hits: int, misses:
     assert called(before, tmp_path) == f"[1, 1, 3] {hits} {misses}"
 
 
+IMPORTED_LATER = """
+import sys
+import numpy as np
+from bigmc.kernels.compile_server import compile_elsewhere
+compile_elsewhere()
+from bigmc.kernels.csc import undo_delta
+undo_delta(np.array([1, 0, 2], np.uint16))
+print("numba.np.linalg" in sys.modules)
+"""
+
+
+def test_a_kernel_imported_later_is_loaded_without_what_only_a_compiler_needs(tmp_path: Path) -> None:
+    called("", tmp_path)
+    root = str(Path(bigmc.__file__).parents[1])
+    env = {**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", IMPORTED_LATER]
+    assert subprocess.check_output(command, env=env, text=True) == "False\n"
+
+
 def test_an_index_of_an_older_version_whose_types_are_gone_is_made_anew(tmp_path: Path) -> None:
     called("", tmp_path)
     (index,) = tmp_path.rglob("csc.undo_delta*.nbi")
