@@ -18,7 +18,7 @@ from bigmc.kernels.linear.arguments import (
     Step,
     Support,
 )
-from bigmc.kernels.linear.log_sums import SlopeWork
+from bigmc.kernels.linear.log_sums import ResidualWork
 from bigmc.kernels.linear.penalties import SPARSE_GROUP
 from bigmc.kernels.linear.team import Crew
 
@@ -199,7 +199,9 @@ def test_sweeps_lead_to_the_minimum_of_the_model(n_classes):
     tilt = np.zeros((instance.d, WIDTH))
     tilt[:, :n_classes] = generator.normal(0, 0.01, (instance.d, n_classes))
     columns = Columns(np.arange(instance.d), np.arange(instance.d), instance.scale, instance.entries)
-    work = SlopeWork(columns, instance.samples, instance.shares, Crew.of(np.dtype(float), WIDTH, n_classes))
+    work = ResidualWork(
+        columns, instance.samples, instance.shares, Crew.of(np.dtype(float), WIDTH, n_classes)
+    )
     step = Step(n_classes, instance.two_over_n, alpha, True, 0.0)
     extra = Extra(np.full(instance.d, ridge), tilt)
     W, violations = np.zeros((instance.d, WIDTH)), np.empty(instance.d)

@@ -70,9 +70,9 @@ def test_residuals_of_two_classes_are_those_of_one_margin(n_classes):
     scores[:, :n_classes] = np.random.default_rng(0).normal(size=(5, n_classes))
     scores[:, n_classes:] = -1e30  # as pads have it
     log = objective("log_loss", "l1")
-    width = log.slopes_width(n_classes, 8)
+    width = log.residuals_width(n_classes, 8)
     assert width == (1 if n_classes == 2 else 8)
-    assert objective("squared_hinge", "l1").slopes_width(n_classes, 8) == 8
+    assert objective("squared_hinge", "l1").residuals_width(n_classes, 8) == 8
     residuals = np.empty((5, width), np.float32)
     log.fill_residuals(scores, labels, residuals, None)
     probabilities = softmax(scores[:, :n_classes].astype(float), axis=1)

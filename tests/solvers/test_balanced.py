@@ -34,12 +34,12 @@ def log_residuals(scores, labels):
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
-    ("loss", "slopes_of", "alpha"),
+    ("loss", "residuals_of", "alpha"),
     [("squared_hinge", hinge_residuals, ALPHA), ("log_loss", log_residuals, 0.3 * ALPHA)],
 )
 @pytest.mark.parametrize("most_entries", [1 << 22, 1 << 12])
 def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_no_gradient(
-    weighting, weighted, loss, slopes_of, alpha, most_entries
+    weighting, weighted, loss, residuals_of, alpha, most_entries
 ):
     X, dataset = made(weighting)
     weights = np.random.default_rng(0).random(dataset.n_samples) if weighted else None
@@ -68,7 +68,7 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
         return scaled @ coef.take(np.arange(40))[:, :N_CLASSES] + intercept
 
     def residuals(scores):
-        return slopes_of(scores, dataset.labels()) * (used / used.sum())[:, None]
+        return residuals_of(scores, dataset.labels()) * (used / used.sum())[:, None]
 
     scores = scores_at(start, near.intercept)
     before = np.linalg.norm(scaled.T @ residuals(scores), axis=1)

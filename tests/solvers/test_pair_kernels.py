@@ -51,9 +51,9 @@ def test_gradient_and_hessian_are_finite_differences(loss):
 
     def by_definition(w):
         value, _, _ = loss_and_gradient(loss, x[:, None], y, w[None], scores[:, :m], weights)
-        return value, (x[:, None] * slopes_of(w)).sum(axis=0)
+        return value, (x[:, None] * residuals_of(w)).sum(axis=0)
 
-    def slopes_of(w):
+    def residuals_of(w):
         rows = np.arange(len(y))
         single = [
             loss_and_gradient(
