@@ -85,6 +85,7 @@ def fit(
         ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc.engine.processes import prepare_process, prompt_release
+    from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import Output, OutputKind
@@ -115,6 +116,7 @@ def fit(
         else:
             resources = Resources(workers, limit, progress)
             data, left_out = _raw_data(source, target, dataset, given_options(options), resources)
+            forget_tables()  # training hashes nothing
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
         thresholds = Thresholds(label_thresholds)
