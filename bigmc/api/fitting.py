@@ -90,6 +90,7 @@ def fit(
     """
     from bigmc.engine.processes import prepare_process, prompt_release
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
+    from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import Output, OutputKind
@@ -120,6 +121,7 @@ def fit(
         else:
             resources = Resources(workers, limit, progress)
             data, kinds = _raw_data(source, target, dataset, given_options(options), resources)
+            forget_tables()  # training hashes nothing
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else time_limit
         thresholds = Thresholds(label_thresholds)

@@ -12,7 +12,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.store.files.atomic import write_atomic
+from bigmc.store.files.atomic import replacing
 from bigmc.store.files.npy import ArraySize, check_npy, read_npy, read_size
 from bigmc.store.files.untrusted import parse_json
 
@@ -54,6 +54,8 @@ _FIRST_BYTES = 1 << 16
 """Bytes of an array that surely hold its NumPy header."""
 _PIECE = 1 << 20
 """Bytes of a member that are read at once to check it."""
+_Pieces = Sequence[bytes | memoryview]
+"""Contents of a member, one after the other."""
 #: Bytes of an array for each byte of its file, at most, and those that any file may have: a stranger's file
 #: must not fill the memory.
 _MOST_INFLATED, _ALWAYS_INFLATED = 256, 64 << 20
@@ -75,14 +77,15 @@ def write_archive(
     ModelError
         If an array holds Python objects or the file cannot be written.
     """
-    members = {f"{name}.npy": _npy_bytes(name, array) for name, array in sorted(arrays.items())}
+    members = {f"{name}.npy": _npy_pieces(name, array) for name, array in sorted(arrays.items())}
     if version == DEFLATED_VERSION:
-        members = {name: zlib.compress(content, deflation) for name, content in members.items()}
+        members = {name: [zlib.compress(b"".join(pieces), deflation)] for name, pieces in members.items()}
     if not path.parent.is_dir():
         raise ModelError(f"{path}: the folder {path.parent} does not exist", "create it first")
     if path.is_dir():
         raise ModelError(f"{path} is a folder", "give the name of a file")
-    write_atomic(path, _pack({**header, "version": version}, members))
+    with replacing(path) as file:
+        _pack(file, {**header, "version": version}, members)
 
 
 def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]]:
@@ -186,35 +189,44 @@ def check_archive(path: Path) -> list[str]:
     except ModelError as error:
         return [error.message]
     own = {name: value for name, value in header.items() if name not in ("format", "members")}
-    if _pack(own, members) != path.read_bytes():
+    written = io.BytesIO()
+    _pack(written, own, {name: [content] for name, content in members.items()})
+    if written.getvalue() != path.read_bytes():
         return [f"{path}: bytes outside the members were changed"]
     return []
 
 
-def _npy_bytes(name: str, array: NDArray[Any]) -> bytes:
-    stream = io.BytesIO()
-    try:
-        np.lib.format.write_array(stream, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+def _npy_pieces(name: str, array: NDArray[Any]) -> _Pieces:
+    """Return the bytes of a ``.npy`` file: its header, and the memory of the array, which is not copied."""
+    array, stream = np.ascontiguousarray(array), io.BytesIO()
+    try:  # the array itself comes below, but NumPy says whether it can be saved
+        np.lib.format.write_array(stream, array[:0], version=(1, 0), allow_pickle=False)
     except ValueError as error:
         raise ModelError(f"{name} of type {array.dtype} cannot be saved ({error})") from error
-    return stream.getvalue()
-
-
-def _pack(header: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
-    whole = {
-        **header,
-        "format": FORMAT,
-        "members": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
-    }
-    text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=True)
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in [(_HEADER, text.encode()), *sorted(members.items())]:
+    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
+    return [stream.getvalue(), *([array.reshape(-1).view(np.uint8).data] if array.nbytes else [])]
+
+
+def _pack(file: IO[bytes], header: Mapping[str, Any], members: Mapping[str, _Pieces]) -> None:
+    """Write header and members as a zip into a file that can seek."""
+    digests = {}
+    for name, pieces in members.items():
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        digests[name] = digest.hexdigest()
+    whole = {**header, "format": FORMAT, "members": digests}
+    text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=True)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, pieces in [(_HEADER, [text.encode()]), *sorted(members.items())]:
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content)
-    return stream.getvalue()
+            entry.file_size = sum(len(piece) for piece in pieces)  # decides whether the entry is of Zip64
+            with archive.open(entry, "w") as member:
+                for piece in pieces:
+                    member.write(piece)
 
 
 @contextmanager

@@ -80,13 +80,12 @@ class LinearModel(Model):
         arrays = {"features": self.features, "intercept": self.intercept}
         if self.step is not None:
             return arrays | {"coef_multiples": multiples_of(self.coef, self.step), "coef_step": self.step}
-        rows, classes = np.nonzero(self.coef)
-        classes = classes.astype(np.min_scalar_type(self.n_classes))
-        values = self.coef[rows, classes]
-        ends = np.searchsorted(rows, np.arange(len(self.coef)), side="right")
-        if values.nbytes + classes.nbytes + ends.nbytes >= self.coef.nbytes:
+        sizes = self._sizes()
+        if "coef" in sizes:
             return arrays | {"coef": self.coef}
-        return arrays | {"coef_values": values, "coef_classes": classes, "coef_ends": ends}
+        sparse = {name: np.empty(*size) for name, size in sizes.items() if name not in arrays}
+        _put_non_zero(self.coef, sparse["coef_values"], sparse["coef_classes"], sparse["coef_ends"])
+        return arrays | sparse
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
@@ -192,6 +191,20 @@ def _all_finite(coef: NDArray[Any]) -> bool:
     """Return whether all weights are finite; looks at some rows at a time, in little memory."""
     step = _rows_at_once(coef.shape)
     return all(bool(np.isfinite(coef[lo : lo + step]).all()) for lo in range(0, len(coef), step))
+
+
+def _put_non_zero(
+    coef: NDArray[Any], values: NDArray[Any], classes: NDArray[Any], ends: NDArray[np.int64]
+) -> None:
+    """Fill in the weights that are not zero, row after row, their classes, and where each row ends."""
+    step, done = _rows_at_once(coef.shape), 0
+    for lo in range(0, len(coef), step):
+        some = coef[lo : lo + step]
+        rows, columns = np.nonzero(some)
+        stop = done + len(rows)
+        values[done:stop], classes[done:stop] = some[rows, columns], columns
+        ends[lo : lo + step] = done + np.cumsum(np.bincount(rows, minlength=len(some)))
+        done = stop
 
 
 def _dense(

@@ -42,7 +42,7 @@ from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
 from bigmc.training.sums import Sum, add_up
 from bigmc.training.trials import Course, Size, Truth, better
-from bigmc.training.validation import SCORE_ENTRIES, Limits
+from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE, Limits
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
@@ -116,10 +116,10 @@ class Fit:
             winner, rivals = self._choose(course, rival, summed)
             del search, rival  # and with them the rows of the search
             measured = self._measured(winner, course)
-            model = self._model(winner)
             cross_validated = course.n_held_out == course.n_rows  # more rows than those of the test
             if self._test is not None and self._splits.refit and not cross_validated:
                 winner = self._recalibrated(winner)
+            model = self._model(winner)
             self._save(model, course, winner)
             result = self._result(model, course, winner, measured, rivals)
             write_work_file(done, result)
@@ -203,10 +203,13 @@ class Fit:
         """
         assert self._test is not None
         model, test = self._measured_model(winner), winner.samples(self._test)
-        rows = min(MOST_ROWS, SCORE_ENTRIES // max(test.n_classes, 1))
-        drawn, _ = draw_rows(test, min(1.0, max(rows, 1) / test.n_samples), _CALIBRATION_SEED, self._engine)
-        scores = [model.shard_scores(drawn, s) for s in range(drawn.n_shards)]
-        verdict = Truth.of(drawn, self._splits.thresholds).judge(np.concatenate(scores))
+        entries = min(SCORE_ENTRIES, self._limits.memory // SCORE_SHARE)
+        rows = max(min(MOST_ROWS, entries // max(test.n_classes, 1)), 1)
+        drawn, _ = draw_rows(test, min(1.0, rows / test.n_samples), _CALIBRATION_SEED, self._engine)
+        scores = np.empty((drawn.n_samples, model.n_classes))
+        for s, (lo, hi) in enumerate(pairwise(drawn.base)):
+            scores[lo:hi] = model.shard_scores(drawn, s)
+        verdict = Truth.of(drawn, self._splits.thresholds).judge(scores)
         return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _model(self, winner: Winner) -> Model:
@@ -287,6 +290,7 @@ class Fit:
                 .model
             )
             model.save(file)
+            del model  # before its copy from the file, which has forgotten what is not saved
             disk.try_clear(work)
         return load_model(file)
 

@@ -37,6 +37,9 @@ MOST_LOSS, WORTH_IT = 2.0, 0.5
 """What a difference of log loss counts at most; and the sum of both from which on the later of two candidates
 is the better one."""
 
+_JUDGED_AT_ONCE = 1024
+"""Rows whose probabilities are in memory together."""
+
 MOST_PASSES = 30
 """Passes over the samples at most. Most trials take fewer than ten; on tables that hinges nearly separate the
 objective is next to nothing, and a gap of a tenth of it takes hundreds, which change no label."""
@@ -275,6 +278,18 @@ class Verdict(NamedTuple):
     threshold: Threshold | None = None
 
 
+def _chances(
+    calibration: Calibration, scores: NDArray[np.float64], codes: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Return the probability of the label of every row; those of all classes are there for some rows only."""
+    chances = np.empty(len(scores))
+    for lo in range(0, len(scores), _JUDGED_AT_ONCE):
+        some = slice(lo, lo + _JUDGED_AT_ONCE)
+        own = calibration.probabilities(scores[some])
+        chances[some] = own[np.arange(len(own)), codes[some]]
+    return chances
+
+
 class Truth(NamedTuple):
     """Labels of the rows held out: codes, or which classes are labels where labels are sets.
 
@@ -314,7 +329,7 @@ class Truth(NamedTuple):
         """Judge the scores of these rows, shape (n_rows, n_classes)."""
         if self.codes is not None:
             calibration = fit_shares(scores, self.codes)
-            chances = calibration.probabilities(scores)[np.arange(len(scores)), self.codes]
+            chances = _chances(calibration, scores, self.codes)
             loss = max(0.0, float(-np.log(np.maximum(chances, 1e-300)).mean()))  # never -0.0
             return Verdict(self.share_right(scores), loss, calibration)
         assert self.is_label is not None

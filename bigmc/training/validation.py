@@ -20,10 +20,11 @@ from bigmc.learners import learner_of
 from bigmc.model import Model
 from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.solvers.checkpoint import MemoryCheckpoint
+from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.weighting import Weighting
-from bigmc.training.folds import FEW_ROWS, FEW_ROWS_OF_TABLES, Fold, cross_validated
+from bigmc.training.folds import FEW_ROWS, FEW_ROWS_OF_TABLES, FOLDS, Fold, cross_validated
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
@@ -43,8 +44,8 @@ HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
 FEW_VALUES = 500_000
 """Values of the sample up to which one thread does everything: two took a fifth more processor time for a
 thousand rows of a table, and hardly less of the clock."""
-SCORE_ENTRIES = 16_000_000
-"""Scores of the rows that validate, at most."""
+SCORE_ENTRIES, SCORE_SHARE = 16_000_000, 64
+"""Scores of the rows that validate, at most; and bytes of the memory limit for each: they are copied."""
 _MANY_FEATURES = 1000
 """Features from which on a trial takes the dual descent and nothing else is tried: logistic regression and a
 penalty cost some ten to forty times as much there, and gained nothing on packages, strings and questions."""
@@ -140,6 +141,8 @@ class Validation:
                 f"{n:,} rows with their labels are too few: without those held out, all are of one class",
                 "give more rows of the rare classes; bigmc train holds none out",
             )
+        problems = len(self._folds) * DualDescent.memory(self.sample) + self._of_trials
+        self._keeps_problems = len(self._folds) == 1 or problems <= TRIAL_SHARE * limits.memory
         self._truth = Truth.of(valid, thresholds)
         self._places = np.concatenate([fold.places for fold in self._folds])
 
@@ -147,8 +150,14 @@ class Validation:
         """Return whether fewer rows would make dual coordinates fit into memory."""
         if not self._has_many_features or self.sample.n_samples * SMALLER < FEWEST_IN_LITTLE_MEMORY:
             return False
-        sampled = self.sample.nnz * (2 + self.sample.dtype.itemsize)
-        return Ridges.memory(self.sample) + sampled > TRIAL_SHARE * self._limits.memory
+        return DualDescent.memory(self.sample) + self._of_trials > TRIAL_SHARE * self._limits.memory
+
+    @property
+    def _of_trials(self) -> int:
+        """Bytes of the sample, and of the dual variables that trials by dual coordinates keep."""
+        sample = self.sample
+        n_folds = FOLDS if self._limits.cross_validates(sample, sample.n_samples) else 1
+        return sample.nnz * (2 + sample.dtype.itemsize) + 2 * n_folds * DualDescent.memory_of_duals(sample)
 
     @property
     def _has_many_features(self) -> bool:
@@ -229,6 +238,9 @@ class Validation:
             duals = fold.ridges.train(candidate)
             scores.append(duals.scores(fold.places))
             n_used = max(n_used, duals.n_used)
+            if not self._keeps_problems:
+                del duals
+                fold.ridges.release()
         return self._in_order(scores), n_used
 
     def _in_order(self, scores: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
