@@ -166,7 +166,7 @@ def run(
 
 def bare_bytes(step: str) -> tuple[int, int]:
     """Return the resident bytes, and those of them that are anonymous, of a process that only imports."""
-    left_out = "from bigmc.cli.without_pandas import leave_out_pandas; leave_out_pandas()"
+    left_out = "from bigmc.cli.left_out import leave_out_unused; leave_out_unused()"
     code = f"{left_out}; import {IMPORTS[step]}; print(open('/proc/self/status').read())"
     command = [sys.executable, "-c", code]
     said = subprocess.check_output(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True)

@@ -16,9 +16,9 @@ import click
 from bigmc.budget import MemoryLimitError
 from bigmc.cli.config import load_config
 from bigmc.cli.interrupt import stopped_by_closed_pipe, stopped_by_signals
+from bigmc.cli.left_out import leave_out_unused
 from bigmc.cli.screen import TOLD
 from bigmc.cli.settings import ENVIRONMENT
-from bigmc.cli.without_pandas import leave_out_pandas
 from bigmc.errors import BigmcError
 from bigmc.printable import printable
 from bigmc.version import __version__
@@ -41,6 +41,10 @@ _HOMES = {
     "train": "training",
 }
 """Commands in the order of the help, and the modules of this package that have them under their names."""
+
+_SPINNING = "18"
+"""Logarithm of the processor cycles for which a thread of OpenBLAS spins before it sleeps: .1 ms. By default,
+28 ms or so, the threads spin for a twentieth of a short command before they are given anything to do."""
 
 _GC_THRESHOLDS = (150_000, 20, 100)
 """New objects before a search for cycles among the youngest, and so many of these before one of the older."""
@@ -92,7 +96,8 @@ def app(context: click.Context, config: Path | None) -> None:
 
 def main() -> NoReturn:
     """Run the command line; exit with 0, 1 (data or model error), 2 (usage error), or one of docs/cli.md."""
-    leave_out_pandas()
+    leave_out_unused()
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _SPINNING)  # read when numpy is imported
     # Imports make many objects and hardly any garbage: searches for cycles took a fifth of a short command.
     gc.set_threshold(*_GC_THRESHOLDS)
     # All memory goes with the process: a search for cycles while Python ends took a tenth of a short command.

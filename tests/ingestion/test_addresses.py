@@ -224,11 +224,13 @@ def test_folders_and_patterns(place, table, tmp_path):
     days = [f"{root}/in/day=1/a.parquet", f"{root}/in/day=2/a.parquet"]
     assert [source.path for source in expand_sources(f"{root}/in/*/a.parquet")] == days
     assert [source.path for source in expand_sources(f"{root}/in/day=2")] == days[1:]
+    for pattern in ("day=*", "day=*/", "day=[12]"):  # which are folders
+        assert [source.path for source in expand_sources(f"{root}/in/{pattern}")] == days
     with pytest.raises(DataError, match="one format at a time"):
         expand_sources(f"{root}/in")
     with pytest.raises(DataError, match="no file there"):
         expand_sources(f"{root}/nothing")
-    dataset = ingest(f"{root}/in/*/a.parquet", tmp_path / "d.bigmc", label="day", keep=None)
+    dataset = ingest(f"{root}/in/day=*/", tmp_path / "d.bigmc", label="day", keep=None)
     assert dataset.classes.tolist() == ["1", "2"]
 
 

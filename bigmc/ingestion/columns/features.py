@@ -229,6 +229,8 @@ class FeatureSpec:
                     bad.setdefault(int(position), f"column {name!r} is missing")
             for position in np.flatnonzero(unreadable):
                 bad.setdefault(int(position), f"column {name!r} is not a number")
+            if np.abs(values).max(initial=0.0) < EXACT_INTEGERS:
+                continue  # as in nearly every batch: all are finite and exact
             for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):
                 bad.setdefault(int(position), f"column {name!r} is {values[position]}")
             for position in np.flatnonzero(np.abs(values) >= EXACT_INTEGERS):
@@ -306,7 +308,8 @@ class FeatureSpec:
         dense = np.empty((table.num_rows, len(self.dense)))
         for place, name in enumerate(self.dense):
             dense[:, place] = numbers[name].values
-        dense = np.hstack([dense, *(self.read_dates(table, name).values for name in self.dates)])
+        if self.dates:
+            dense = np.hstack([dense, *(self.read_dates(table, name).values for name in self.dates)])
         own = [dense] if self.filling is None else filled(dense, self.filling)
         own += [indicators(table.column(levels.column), levels) for levels in self.one_hot]
         dense = np.hstack(own) if len(own) > 1 else dense

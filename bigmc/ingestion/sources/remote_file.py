@@ -27,8 +27,9 @@ _TIMES = ("LastModified", "last_modified", "Last-Modified", "updated", "mtime", 
 
 
 def list_address(address: str) -> list[str]:
-    """Return the files at an address: itself, or those in a folder or that match a pattern, sorted.
+    """Return the files at an address, sorted: itself, those in a folder, or those that match a pattern.
 
+    A folder that matches a pattern stands for the files in it.
     Files and folders whose names begin with a dot or ``_`` are passed over.
 
     Raises
@@ -95,7 +96,9 @@ class RemoteFile:
             if any(sign in self._path for sign in "*?["):
                 root = posixpath.dirname(self._path.partition("*")[0])
                 matches = self._fs.glob(self._path, detail=True).items()
-                paths = [path for path, info in matches if info.get("type") != "directory"]
+                found = {path for path, info in matches if info.get("type") != "directory"}
+                folders = (path for path, info in matches if info.get("type") == "directory")
+                paths = found.union(*(self._fs.find(folder) for folder in folders))
             else:
                 root = self._path.rstrip("/")
                 paths = self._fs.find(root)
