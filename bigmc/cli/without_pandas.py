@@ -1,7 +1,7 @@
-"""Commands do without pandas.
+"""Keep commands from importing pandas.
 
-pyarrow imports pandas, where it is installed, at its first conversion to or from numpy. No command has a use
-for it, and it takes .6 s and 60 MB or more of every process.
+pyarrow imports pandas, if it is installed, at its first conversion to or from numpy. Commands do not need
+it, and it takes .6 s and at least 60 MB in every process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class _WithoutPandas:
-    """A finder of modules to which pandas is not installed."""
+    """A module finder that hides pandas."""
 
     @staticmethod
     def find_spec(
@@ -21,10 +21,10 @@ class _WithoutPandas:
     ) -> ModuleSpec | None:
         """Leave every module but pandas to the finders after this one."""
         if name == "pandas":
-            raise ModuleNotFoundError("commands of bigmc do without pandas", name=name)
+            raise ModuleNotFoundError("commands of bigmc do not use pandas", name=name)
         return None
 
 
 def leave_out_pandas() -> None:
-    """Keep later imports from finding pandas; for processes that run nothing but a command."""
+    """Keep later imports from finding pandas; only for processes that run a command."""
     sys.meta_path.insert(0, _WithoutPandas)

@@ -1,4 +1,4 @@
-"""The one interface between an algorithm and the workers that run its parts, and what a step may use."""
+"""The interface between algorithms and the workers that run their parts; limits of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may give as engine, and the one way it becomes one."""
+"""Resolve the `engine` argument of the public functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts on the workers of a Dask cluster."""
+"""Run parts on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class DaskEngine:
         while not self._workers():
             if time.monotonic() > deadline:
                 self.close()
-                raise BigmcError("the Dask cluster has no workers", "start some, then run this again")
+                raise BigmcError("the Dask cluster has no workers", "start some, then run the command again")
             time.sleep(_PAUSE)
 
     def __enter__(self) -> Self:
@@ -238,7 +238,7 @@ class DaskEngine:
             except KilledWorker as error:
                 raise BigmcError(
                     f"{name} ended {error.allowed_failures + 1} processes of workers, the last at "
-                    f"{error.last_worker.address}, killed or over their memory limit",
+                    f"{error.last_worker.address}, which were killed or exceeded their memory limit",
                     "give a smaller --memory, or start the workers with a larger --memory-limit; then "
                     + _AGAIN,
                 ) from None
@@ -250,7 +250,7 @@ class DaskEngine:
                     raise
                 reason = " ".join(str(error).split())[:80]
                 raise BigmcError(
-                    f"the Dask scheduler or a worker cannot load what it is sent ({reason})",
+                    f"the Dask scheduler or a worker cannot load the code of bigmc ({reason})",
                     "install the same bigmc and the packages it needs on all machines",
                 ) from None
             if self._client.status != "running":
@@ -281,7 +281,7 @@ def _connect(scheduler: str | Path) -> Any:
     while isinstance(scheduler, Path) and not scheduler.is_file() and time.monotonic() < deadline:
         time.sleep(_PAUSE)  # the scheduler may be about to write it
     if isinstance(scheduler, Path) and not scheduler.is_file():
-        raise BigmcError(f"there is no scheduler file {scheduler}", "give the one the scheduler wrote")
+        raise BigmcError(f"there is no scheduler file {scheduler}", "give the file that the scheduler wrote")
     try:
         if isinstance(scheduler, Path):
             return connect(scheduler_file=str(scheduler), timeout=CONNECT_SECONDS, set_as_default=False)
@@ -352,8 +352,8 @@ def _run(payload: bytes, packed: bytes, most: int | None) -> _Done:
                 break
             if isinstance(error, FileNotFoundError):
                 raise BigmcError(
-                    f"the worker at {get_worker().address} finds no {error.filename}",
-                    "keep data, models and targets in a folder that all workers see under the same path",
+                    f"the worker at {get_worker().address} cannot find {error.filename}",
+                    "put data, models and targets in a folder with the same path on all workers",
                 ) from None
             raise
         results.append(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))

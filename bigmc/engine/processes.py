@@ -1,4 +1,4 @@
-"""What a process does before it works: freed memory goes back at once, kernels are compiled elsewhere."""
+"""Prepare a process for work: return freed memory at once, compile kernels elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts on the threads of this process; the kernels and codecs release the GIL."""
+"""Run parts on threads of this process; kernels and codecs release the GIL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A linear model as a pipeline of scikit-learn's own classes, which need no bigmc to predict."""
+"""Linear models as pipelines of scikit-learn's own classes, which predict without bigmc."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def linear_model(model: Model) -> LinearModel:
     if "map" in model.feature_spec:
         raise ModelError("the features of this model are standardised or Fourier features", _CURE)
     if model.feature_spec.get("one_hot") or model.feature_spec.get("filling"):
-        raise ModelError("the model makes its columns from categories, or from missing numbers", _CURE)
+        raise ModelError("the model has one-hot columns, or fills missing numbers", _CURE)
     return model
 
 
@@ -87,7 +87,7 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
     if spec.hasher is None:
         return []
     if len(spec.text) != 1 or spec.categorical or spec.numeric or spec.numbers:
-        raise ModelError("the model needs several columns, or other ones than text", _CURE)
+        raise ModelError("the model needs several columns, or columns that are not text", _CURE)
     hasher = HashingVectorizer(
         analyzer=spec.hasher.analyzer,
         ngram_range=spec.hasher.ngrams,
@@ -104,7 +104,7 @@ def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
     from sklearn.preprocessing import Normalizer, StandardScaler
 
     if model.weighting.binary:
-        raise ModelError("binary weighting follows the hashing, which scikit-learn does the other way", _CURE)
+        raise ModelError("the model applies binary weighting after hashing, scikit-learn before it", _CURE)
     if model.weighting.scaled:
         scaler = StandardScaler(with_mean=False)
         scaler.n_features_in_ = model.n_features

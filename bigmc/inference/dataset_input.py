@@ -1,4 +1,4 @@
-"""Predictions of a dataset, or of one of its splits: a shard at a time."""
+"""Predict a dataset or one of its splits, shard by shard."""
 
 from __future__ import annotations
 

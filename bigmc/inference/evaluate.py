@@ -1,4 +1,4 @@
-"""How good a model is on labelled data."""
+"""Evaluate a model on labelled data."""
 
 from __future__ import annotations
 
@@ -111,10 +111,10 @@ def _check(model: Model, samples: LabelledInput, n_samples: int, options: Evalua
         ours, theirs = ("a set of labels", "one label")[:: 1 if sets else -1]
         raise DataError(
             f"the model predicts {ours} per sample and the dataset has {theirs}",
-            "evaluate on data with labels like those the model was trained on",
+            "evaluate on data with the same kind of labels as the training data",
         )
     if options.propensities is not None and not sets:
-        raise DataError("propensities are for sets of labels", "leave --propensities out")
+        raise DataError("propensities need sets of labels", "leave --propensities out")
     if sets and options.confusion:
         raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
 
@@ -230,8 +230,8 @@ def _merge_labels(
     theirs, ours = truth.tolist(), known.tolist()
     if not set(theirs) & set(ours):
         raise ModelError(
-            f"the model knows no label of the data (such as {theirs[0]!r}; its own are like {ours[0]!r})",
-            "evaluate on data with the labels the model was trained on",
+            f"no label of the data (such as {theirs[0]!r}) is one of the model (such as {ours[0]!r})",
+            "evaluate on data with the labels of the training data",
         )
     labels = sorted(set(theirs) | set(ours))
     place = {label: i for i, label in enumerate(labels)}

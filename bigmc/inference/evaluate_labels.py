@@ -1,4 +1,4 @@
-"""How often predicted labels are right, where a sample has one."""
+"""Accuracy and F1 of single labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good probabilities are: log loss, Brier score, calibration, and figures of the order of the scores."""
+"""Evaluate probabilities: log loss, Brier score, calibration, ROC AUC and top-k accuracy."""
 
 from __future__ import annotations
 

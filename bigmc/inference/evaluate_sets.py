@@ -1,4 +1,4 @@
-"""How good predicted sets of labels are, and the order of the scores they come from."""
+"""Evaluate predicted label sets, and the ranking of their scores."""
 
 from __future__ import annotations
 

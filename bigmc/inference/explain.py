@@ -1,4 +1,4 @@
-"""Why a model answers as it does: what each word of one sample adds to the score of each class."""
+"""Explain a prediction: the contribution of each word of a sample to the score of each class."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[
     try:
         row = json.loads(sample)
     except ValueError:
-        raise DataError("the sample is a text, and the model was trained on several columns", cure) from None
+        raise DataError("the sample is a text, but the model was trained on several columns", cure) from None
     if not isinstance(row, dict):
         raise DataError("the sample is JSON but not an object", cure)
     return row

@@ -1,4 +1,4 @@
-"""Which features decide for each class, by name where names were kept."""
+"""List the strongest features of each class, by name if names were kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspec
     Parameters
     ----------
     top : int, optional
-        Features of each class, at most.
+        Maximum number of features per class.
     n_classes : int, optional
         List so many classes, the first ones; by default all.
 

@@ -1,4 +1,4 @@
-"""Finished parts of a prediction, in order, in one file: what an interrupted run does not do again."""
+"""Finished parts of a prediction, in order, in one file, so that a killed run resumes."""
 
 from __future__ import annotations
 

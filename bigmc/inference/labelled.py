@@ -1,4 +1,4 @@
-"""What an evaluation asks of labelled samples, wherever they are, and the shards of a dataset as such."""
+"""The interface of labelled samples for evaluation, and its implementation for datasets."""
 
 from __future__ import annotations
 

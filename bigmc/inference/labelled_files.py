@@ -1,4 +1,4 @@
-"""Raw labelled files and arrays that a model is measured on: hashed as they are read, nothing is written."""
+"""Labelled raw files and arrays for evaluation, hashed while they are read, without writing anything."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LabelColumn:
                 raise DataError(f"{format} data has no named columns", "leave --label out")
             return cls(None)
         if options.label is None:
-            raise DataError("the label column of raw data is not known", "name it with --label")
+            raise DataError("the label column of the raw data is not given", "name it with --label")
         return cls(options.label, options.label_separator)
 
     @property
@@ -79,7 +79,7 @@ class LabelColumn:
         missing = np.flatnonzero(find_missing(labels))
         if len(missing):
             line = int(batch.line[missing[0]])
-            raise DataError(f"{batch.path}: {line}: the label is missing", "leave the row out, or label it")
+            raise DataError(f"{batch.path}: {line}: the label is missing", "remove the row, or add its label")
         return labels
 
 

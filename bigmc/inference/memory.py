@@ -1,4 +1,4 @@
-"""How the memory limit is shared among the workers that score samples."""
+"""Share the memory limit among the workers that score samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions of one part of a source, for whichever worker has it."""
+"""Predict one part of a source, on any worker."""
 
 from __future__ import annotations
 

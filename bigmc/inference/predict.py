@@ -1,7 +1,7 @@
-"""Predictions of a source, written to one file or stream as they come, in memory for a few parts.
+"""Predict a source part by part, and write the predictions to one file or stream.
 
-Beside the result the folder ``RESULT.wip`` holds finished parts until all are there (`journal`), so that a
-run that was killed continues; then the result takes its place, whole, with a receipt.
+The folder ``RESULT.wip`` beside the result holds finished parts (`journal`), so that a
+killed run resumes. When all are finished, the result is put in place atomically, with a receipt.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PredictionJob:
         quarantine = self.options.on_bad_row == "quarantine"
         if self.output.kind is OutputKind.STREAM:
             if quarantine:
-                raise DataError("rows set aside need a file beside the predictions", "give --to a file")
+                raise DataError("rows can only be set aside if predictions go to a file", "give --to a file")
             return self._stream(source)
         made = self._made(source)
         done = self._done(made)
@@ -194,7 +194,7 @@ class PredictionJob:
                 return int(stored["part_bytes"])
             if made is not None and stored["made"] is not None:
                 raise DataError(
-                    f"{self._work} holds unfinished predictions of other data, options or another model",
+                    f"{self._work} holds unfinished predictions of another model, data or options",
                     "delete it, or give another --to",
                 )
         journal.clear()

@@ -1,4 +1,4 @@
-"""What a prediction asks of its input, and the plan that the input answers with: parts that fit the limit."""
+"""Plan a prediction: split the input into parts that fit the memory limit."""
 
 from __future__ import annotations
 

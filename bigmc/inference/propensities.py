@@ -1,8 +1,8 @@
-"""Precision@k that is just to rare labels: a hit counts by how seldom such a label is noticed.
+"""Propensity-scored precision@k, in which hits of rare labels count more.
 
-Who labels a sample overlooks labels, rare ones more often. Jain, Prabhu and Varma, "Extreme multi-label loss
+Annotators overlook labels, rare ones more often. Jain, Prabhu and Varma, "Extreme multi-label loss
 functions for recommendation, tagging, ranking and other missing label applications", KDD 2016: the
-probability that a label which applies was given, its propensity, is a sigmoid of the logarithm of how many of
+probability that a relevant label was given, its propensity, is a sigmoid of the logarithm of how many of
 ``N`` samples have the label, ``p = 1 / (1 + C exp(-A log(N_l + B)))`` with ``C = (log N - 1) (B + 1)^A``.
 """
 

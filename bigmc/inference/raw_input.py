@@ -1,4 +1,4 @@
-"""Predictions of raw files and arrays: cut into parts that fit the memory limit, which any worker reads."""
+"""Predict raw files and arrays, in parts that fit the memory limit."""
 
 from __future__ import annotations
 
@@ -179,8 +179,8 @@ def _check_sources(
         missing = spec.columns or options.keep
         if missing:
             raise DataError(
-                f"{path}: {format} data has no named columns, and prediction needs {', '.join(missing)}",
-                "give data in the form the model was trained on",
+                f"{path}: {format} data has no named columns, but the model needs {', '.join(missing)}",
+                "give data in the format of the training data",
             )
         return pa.schema([])
     if not spec.columns:

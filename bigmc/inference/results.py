@@ -1,4 +1,4 @@
-"""What evaluation, prediction, inspection and reports return, key by key."""
+"""Result types of evaluation, prediction, inspection and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work of a killed command, in a folder next to its result, that the same command continues."""
+"""Unfinished work of a killed command, in a folder next to its result."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class WorkFolder:
             If another process makes the same result.
         """
         if not self._is_own():
-            raise DataError(f"{self.path} is not of unfinished work", "give another --to")
+            raise DataError(f"{self.path} is not a folder of unfinished work", "give another --to")
         disk.make_folder(self.path.parent)  # of an object there may be nothing on this machine yet
         with exclusive(self.path / LOCK):
             for leftover in self.path.glob(f"*{PARTIAL}"):

@@ -1,4 +1,4 @@
-"""The best linear model of samples in memory: search, choose a size, train on everything."""
+"""Find the best linear model of samples in memory: search, choose a size, train on all rows."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def check_max_features(data: Dataset, limits: Limits) -> None:
     if limits.max_features is None:
         return
     if limits.max_features < 1:
-        raise DataError(f"a model of at most {limits.max_features} features", "give 1 or more")
+        raise DataError(f"max_features is {limits.max_features}", "give 1 or more")
     needed = DualDescent.memory(data)
     if needed > limits.memory:
         raise MemoryLimitError(
-            f"to choose features all rows are kept in memory, which takes {format_bytes(needed)}",
+            f"choosing features needs all rows in memory: {format_bytes(needed)}",
             f"give --memory {format_bytes(needed)} or more, or leave --max-features out",
         )
 
@@ -77,7 +77,7 @@ def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
             check_memory(learner.solver_run(rows, None, in_memory, context))
         except MemoryLimitError:
             raise MemoryLimitError(
-                f"training with all rows in memory takes {format_bytes(in_memory)}",
+                f"training with all rows in memory needs {format_bytes(in_memory)}",
                 f"give --memory {-(-in_memory // 10**6)}MB or more",
             ) from None
         raise error from None  # blocks or chunks of the rows work with less than all at once

@@ -1,8 +1,8 @@
-"""What boosting is to be like on a table: how deep its trees, how close its fit, how many rounds.
+"""Choose the settings of boosting on a table: depth of the trees, strength of the loss, rounds.
 
-Trees of four levels need many rows, or little noise: on tables of some thousand customers those of two
-levels err less, and every further round adds errors. The models of all rounds are versions of one, so that
-their number costs little more than scoring the rows held out.
+Trees of depth four need many rows, or little noise: on tables of some thousand customers, trees of depth two
+err less, and further rounds add errors. One training gives the models of all rounds, so comparing them
+costs little more than scoring the held-out rows.
 """
 
 from __future__ import annotations

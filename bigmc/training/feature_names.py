@@ -1,4 +1,4 @@
-"""The names of the features that a model uses, taken over from its dataset."""
+"""The names of a model's features, from its dataset."""
 
 from __future__ import annotations
 

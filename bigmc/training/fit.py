@@ -1,7 +1,7 @@
-"""A model without choices: search the settings, train, calibrate, measure, and train on everything.
+"""Fit: search the settings, train, calibrate, evaluate, and train on all rows.
 
-``MODEL.fit/`` holds the request, every trial, and every training's checkpoint, until the model is
-there; killed at any moment, the same call goes through the same steps to the same model.
+``MODEL.fit/`` holds the request, every trial, and every training's checkpoint until the model is
+saved. Killed at any moment, the same call repeats the same steps and makes the same model.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Fit:
     def run(self) -> FitResult:
         """Make the model; return what is known of it."""
         if not self._target.parent.is_dir():
-            raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
+            raise ModelError(f"there is no folder {self._target.parent}", "create it, or give another --to")
         disk.make_folder(self._folder)
         check_max_features(self._data, self._limits)
         if self._test is not None:
@@ -140,7 +140,7 @@ class Fit:
         file = self._folder / ASKED
         if file.exists() and read_work_file(file, self._folder) != asked:
             raise ModelError(
-                f"{self._folder} belongs to a fit of other data, or with another limit of memory or features",
+                f"{self._folder} belongs to a fit with other data, memory limit or max_features",
                 f"delete {self._folder} and {self._target}, or give another --to",
             )
         write_work_file(file, asked)
@@ -346,7 +346,7 @@ def folder_of(target: Path) -> Path:
 def wilson(share: float, n: int) -> tuple[float, float]:
     """Return the interval of a share of `n` rows that holds in 95 of 100 cases (Wilson, 1927)."""
     if n <= 0:
-        raise DataError("there are no rows to measure on", "give a larger test split")
+        raise DataError("the test split has no rows to evaluate on", "give a larger test split")
     z2 = INTERVAL_Z**2 / n
     middle = (share + z2 / 2) / (1 + z2)
     half = INTERVAL_Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n)) / (1 + z2)

@@ -1,4 +1,4 @@
-"""The file that a fit makes, and never another one in its place."""
+"""Check that the model file of a fit replaces no other file."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def refuse_other_file(target: Path, dataset: str | None = None) -> None:
         params = {}
     if "search" not in params or (dataset is not None and params.get("dataset") != dataset):
         raise ModelError(
-            f"{target} exists and is not the result of this very command",
+            f"{target} exists and is not the result of the same command",
             "delete it, or give another --to",
         )

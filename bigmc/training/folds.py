@@ -1,4 +1,4 @@
-"""Rows that a search holds out: some of many, or each of few in its turn."""
+"""Choose held-out rows: a part of many rows, or cross-validation folds of few."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where labels are sets: the score above which a class is a label, one for all classes or one for each.
+"""Thresholds of scores for label sets: one for all classes, or one for each.
 
-One threshold is best for the micro-averaged F1, in which frequent labels count most. For the macro-averaged
-F1, the mean over the labels, each has its own (Yang, "A study of thresholding strategies for text
-categorization", SIGIR 2001, where it is SCut); that of a label with few rows to choose by would be chance,
-and such labels keep the common one.
+One threshold is best for micro-averaged F1, in which frequent labels count most. For macro-averaged
+F1, the mean over the labels, each label has its own (Yang, "A study of thresholding strategies for text
+categorization", SIGIR 2001, where it is SCut). With few rows a label's threshold would be chance,
+so such labels keep the common one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options of the training commands other than the parameters of their learner, checked once."""
+"""Options of the training commands, except those of the learners."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def calibration_rows(share: float, n_samples: int) -> HeldOut:
         If the share is not between 0 and 1.
     """
     if not 0 < share < 1:
-        raise BigmcError(f"a share of {share:g} of the rows to calibrate on", "give a number between 0 and 1")
+        raise BigmcError(f"the share of rows to calibrate on is {share:g}", "give a number between 0 and 1")
     return HeldOut(min(share, MOST_ROWS / max(n_samples, 1)), _CALIBRATION_SEED)
 
 
@@ -100,7 +100,7 @@ class PathOptions:
     alpha_ratio : float
         The smallest penalty relative to the largest.
     alphas : tuple of float, optional
-        The penalties themselves, instead.
+        The penalties, instead of the two options above.
     split, validation : str
         Splits to train on and to choose by.
     parameters : mapping
@@ -122,13 +122,13 @@ class PathOptions:
 
     def __post_init__(self) -> None:
         if "alpha" in self.parameters:
-            raise BigmcError("a path has many alphas", "give alphas, or n_alphas and alpha_ratio")
+            raise BigmcError("alpha is not an option of a path", "give alphas, or n_alphas and alpha_ratio")
         learner_of(learner_options("sparse", self.parameters))
         if self.alphas is None:
             if self.n_alphas < 1 or not 0 < self.alpha_ratio < 1:
                 raise BigmcError(
-                    f"a path of {self.n_alphas} alphas over a ratio of {self.alpha_ratio}",
-                    "give 1 or more, and a ratio below 1",
+                    f"n_alphas is {self.n_alphas} and alpha_ratio {self.alpha_ratio}",
+                    "give at least 1 alpha, and a ratio below 1",
                 )
         elif not self.alphas or not all(0 < alpha < math.inf for alpha in self.alphas):
             raise BigmcError(f"the alphas are {list(self.alphas)}", "give numbers above 0")

@@ -1,10 +1,10 @@
-"""How a text is best cut into features: tried on some thousand rows before everything is hashed.
+"""Choose the n-grams of texts on some thousand rows, before all rows are hashed.
 
-What is best for thousands of rows need not be best for all: pairs of words gain more from further rows than
-characters do. Every choice is tried on more and more rows, and compared by what its learning curve
-promises for all of them; the error falls as a power of the number of rows (Cortes, Jackel, Solla, Vapnik and
-Denker, "Learning curves: asymptotic values and rate of convergence", NIPS 1993). Choices that stay far behind
-leave early.
+The best choice for thousands of rows need not be best for all: pairs of words gain more from further rows
+than characters do. Choices are tried on more and more rows and compared by extrapolating their learning
+curves to all rows; the error falls as a power of the number of rows (Cortes, Jackel, Solla, Vapnik and
+Denker, "Learning curves: asymptotic values and rate of convergence", NIPS 1993). Choices far behind the best
+are dropped early.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What trainings and choices among models return, key by key."""
+"""Result types of trainings and of the choice among models."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Ridge models of a search, each started from the one whose settings it changes.
+"""Ridge models of a search, each warm-started from the model whose settings it changes.
 
-What a model starts from depends on the candidates alone: after a kill, those before it are trained again
-where they are needed, and the search goes through the same numbers.
+The start of a model depends only on the candidates. After a kill, earlier models are trained again
+if they are needed, so the search repeats the same numbers.
 """
 
 from __future__ import annotations

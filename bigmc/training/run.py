@@ -1,6 +1,6 @@
-"""One training run: claimed, resumable, and saved once.
+"""One training run: locked, resumable, and saved atomically.
 
-``MODEL.wip/`` holds the run's request, its checkpoint and its lock until the model is there.
+``MODEL.wip/`` holds the run's request, checkpoint and lock until the model is saved.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _check_place(target: Path) -> None:
     if target.is_dir():
         raise ModelError(f"{target} is a folder", "give the path of a file with --to")
     if not target.parent.is_dir():
-        raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
+        raise ModelError(f"there is no folder {target.parent}", "create it, or give another --to")
 
 
 def _trained(
@@ -210,7 +210,7 @@ def _refuse_foreign(work: Path) -> None:
         for name in names  # a power cut may have taken the lock's name and left another
     )
     if work.exists() and not (work.is_dir() and ours):
-        raise ModelError(f"{work} is not of an unfinished training", "give another --to")
+        raise ModelError(f"{work} is not a folder of an unfinished training", "give another --to")
 
 
 def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:

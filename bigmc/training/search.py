@@ -1,9 +1,9 @@
-"""The search for the settings of a linear model: weighting, loss, ridge and penalty, by rows held out.
+"""Search for the settings of a linear model on held-out rows: weighting, loss, ridge and penalty.
 
-It runs on a sample of the rows in memory, however large the data is: the best ridge times the number of rows
-hardly depends on that number. One setting is changed at a time, in the direction that helps, until none
-does; a grid therefore has no edge to stop at. Every trial is written down when it is done, so that a killed
-search goes through the same trials again without training them.
+The search uses a sample of the rows in memory: the best ridge times the number of rows
+hardly depends on that number. It changes one setting at a time, in the direction that helps, until no change
+does, so there is no grid with edges. Every finished trial is recorded, so that a killed
+search repeats its trials without training.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Search:
 
     def _best(self) -> Trial:
         if not self._trials:
-            raise DataError("there was no time for a single trial", "give --time more, or leave it out")
+            raise DataError("there was no time for a single trial", "give a longer --time, or leave it out")
         best = self._trials[0]
         for trial in self._trials[1:]:
             best = self.better(best, trial)

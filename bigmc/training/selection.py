@@ -1,8 +1,8 @@
-"""Choosing one of several models: the path of the sparse learner, and models evaluated one by one.
+"""Choose one of several models: from a path of the sparse learner, or from separate evaluations.
 
-Every point of a path is a training of its own that starts from the point before it (Blondel, Seki and
-Uehara 2013, figure 5, draw accuracy against features along such a path), so that a killed path continues
-where it was.
+Every point of a path is a separate training that starts from the previous point (Blondel, Seki and
+Uehara 2013, figure 5, plot accuracy against features along such a path), so a killed path resumes at its
+current point.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _read_row(file: Path, model: Path) -> PathRow | None:
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
     if measured != sha256(model):
-        raise ModelError(f"{model} has changed since it was measured", "delete it, and it is trained again")
+        raise ModelError(f"{model} has changed since it was evaluated", "delete it to train it again")
     return cast(PathRow, row)
 
 
@@ -225,7 +225,7 @@ def _refuse_foreign(to: Path) -> None:
     work = to / WORK
     names = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
     if not {name for name in names if not name.endswith(PARTIAL)} <= {LOCK, CLAIM}:
-        raise ModelError(f"{work} is not of an unfinished path", "give another --to")
+        raise ModelError(f"{work} is not a folder of an unfinished path", "give another --to")
 
 
 def _others(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> list[Path] | None:
@@ -247,7 +247,7 @@ def _others(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> list[Pat
     taken = [file for file in (to / TABLE, to / PLOT, to / BEST) if file.exists()] + numbered
     if taken and if_exists is IfExists.REFUSE:
         raise ModelError(
-            f"{to} has a path of other data or parameters, or other files of its names: {taken[0].name}",
+            f"{to} has a path with other data or parameters, or files of the same names: {taken[0].name}",
             "give another --to, or replace them with --overwrite",
         )
     return taken
@@ -275,10 +275,11 @@ def publish(
     for path, row in zip(evaluations, table, strict=True):
         if (row["dataset"], row["split"]) != (table[0]["dataset"], table[0]["split"]):
             raise ModelError(
-                f"{evaluations[0]} and {path} were measured on other data", "evaluate all models on one split"
+                f"{evaluations[0]} and {path} were evaluated on different data",
+                "evaluate all models on one split",
             )
         if by not in row:
-            raise ModelError(f"{path} has no {by}, which is for sets of labels", "choose by another figure")
+            raise ModelError(f"{path} has no {by}, which needs sets of labels", "choose by another figure")
     best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
     with local_file(best["model"]) as model:
         content = model.read_bytes()

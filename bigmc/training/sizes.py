@@ -1,9 +1,9 @@
-"""Ridge models of few features: how many are needed, and the training with these alone.
+"""Ridge models with few features: choose their number, and train with these only.
 
 The features are ordered by the norm of their weights in the model of all features, and the model is trained
-anew with the first of them (Guyon, Weston, Barnhill and Vapnik, "Gene selection for cancer classification
-using support vector machines", Machine Learning 46, 2002, where features leave a few at a time). All other
-features share one idf, for the norm of a row: a model that needs each of these would not be small.
+again with the first of them (Guyon, Weston, Barnhill and Vapnik, "Gene selection for cancer classification
+using support vector machines", Machine Learning 46, 2002, which removes a few at a time). All other
+features share one idf, for the norm of a row, since storing each would make the model large.
 """
 
 from __future__ import annotations

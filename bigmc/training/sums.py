@@ -1,4 +1,4 @@
-"""A sum of the best linear model and the best boosted one: its weights, and what held-out rows say of it."""
+"""A weighted sum of the best linear and the best boosted model, fitted and judged on held-out rows."""
 
 from __future__ import annotations
 

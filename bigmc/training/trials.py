@@ -1,4 +1,4 @@
-"""Trials of linear models: their settings, and what held-out rows say about each."""
+"""Trials of linear models: their settings and their quality on held-out rows."""
 
 from __future__ import annotations
 

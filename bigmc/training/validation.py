@@ -1,6 +1,6 @@
-"""Rows held out of a sample, and how models that learn from the others are judged on them.
+"""Hold rows out of a sample in memory, and evaluate models trained on the others on them.
 
-The sample is in memory, however large the data is. Of few rows every one is held out in its turn.
+Few rows are cross-validated: each is held out once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options of `bigmc fit` for its rows, and the learner that its search chooses."""
+"""Options of `bigmc fit` for its rows, and the choice of the learner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of tables as numbers, and which values are missing."""
+"""Read columns of tables as numbers with missing values."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Floats(NamedTuple):
     Attributes
     ----------
     values : float64 array of shape (n_rows,)
-        NaN where there is no number.
+        NaN if there is no number.
     absent, unreadable : bool arrays of shape (n_rows,)
-        Rows without a value, and with one that is no number.
+        Rows without a value, and rows whose value is not a number.
     """
 
     values: NDArray[np.float64]
@@ -38,7 +38,7 @@ class Floats(NamedTuple):
 
 
 class Numbers:
-    """Columns of a batch as numbers, each of which is parsed once, at first use."""
+    """Columns of a batch as numbers, each parsed at first use."""
 
     def __init__(self, table: pa.RecordBatch) -> None:
         self._table = table
@@ -66,7 +66,7 @@ def as_float(column: pa.Array) -> Floats:
         try:
             return Floats(texts.cast(pa.float64()).to_numpy(), nothing, nothing)
         except pa.ArrowInvalid:
-            pass  # blanks, or no number
+            pass  # blank, or not a number
     trimmed = pc.utf8_trim_whitespace(texts)
     texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
     absent = null_mask(texts)
