@@ -95,11 +95,11 @@ class Sums(Protocol):
         ...
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that was added up so far."""
+        """Return the sums so far."""
         ...
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` returned."""
+        """Restore the result of `arrays`."""
         ...
 
 
@@ -112,11 +112,11 @@ class FieldSums:
             setattr(self, name, getattr(self, name) + value)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sums as arrays, single numbers as arrays of one."""
+        """Return the sums as arrays, single numbers as arrays of length 1."""
         return {name: np.atleast_1d(value) for name, value in vars(self).items()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` returned."""
+        """Restore the result of `arrays`."""
         for name, value in vars(self).items():
             is_number = isinstance(value, int | float)
             setattr(self, name, type(value)(arrays[name][0]) if is_number else arrays[name])
