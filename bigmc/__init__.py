@@ -1,6 +1,6 @@
 """bigmc: multiclass learning on data larger than memory, with a certificate.
 
-Public names are loaded when they are first used, so that importing the package costs next to nothing.
+Public names are loaded at their first use, so importing the package is fast.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from bigmc.version import __version__
 
-# Arrow's own allocator keeps what is freed: at a memory limit of 64 MB that was half of it again, and where
-# Arrow writes Parquet it takes no other. It reads this variable once; a process that has imported pyarrow
-# before goes on with its own.
+# Arrow's own allocator keeps freed memory: at a memory limit of 64 MB, half as much again. Writing Parquet
+# always uses the default allocator. Arrow reads this variable once: a process that has already imported
+# pyarrow keeps its allocator.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Memory arithmetic: what a run will need, before it starts, and what it took, after it.
+"""Memory limits: plan the memory of a run before it starts, and measure what it used.
 
-A memory limit counts what a run adds to the bare process (interpreter and imported libraries): every
-array a step keeps is an :class:`Item` of its :class:`Plan`, and a plan that does not fit is refused
-with its figures before any work is done. The short-lived processes that compile kernels on their first use
-on a machine are not counted. This module imports nothing of the package.
+A memory limit counts what a run adds to the bare process (interpreter and imported libraries). Every
+array that a step keeps is an :class:`Item` of its :class:`Plan`. A plan that does not fit is refused,
+with its figures, before any work is done. The short-lived processes that compile kernels at their first use
+on a machine are not counted. This module imports nothing else of the package.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _MMAP_THRESHOLD, _LARGE_ARRAY = -3, 1 << 19
 T = TypeVar("T")
 
 SMALLEST_LIMIT, LARGEST_LIMIT = 32 * _MEGABYTE, 10**15
-"""Below the first of these many bytes no step of the package can work; none should need the second."""
+"""Bytes below which no step can work, and bytes that no step should ever need."""
 
 _CLOSE = 0.05
-"""Two figures that differ by this share say the same to a reader."""
+"""Relative difference below which two figures look the same to a reader."""
 
 BARE_WORKER, WORKER_PART = 370 * 10**6, 0.8
-"""A Dask worker with the package imported, measured, and the part of its limit at which it pauses."""
+"""Measured bytes of a Dask worker that has imported the package; share of its limit at which it pauses."""
 
 
 class MemoryLimitError(MemoryError, ValueError):
-    """The memory limit cannot work; the message names the figures and what would.
+    """The memory limit is too small; the message has the figures and a limit that works.
 
     Parameters
     ----------
     message : str
         What does not fit.
     cure : str
-        What would work.
+        A limit that works, or another way out.
     """
 
     def __init__(self, message: str, cure: str) -> None:
@@ -52,12 +52,12 @@ class MemoryLimitError(MemoryError, ValueError):
         super().__init__(f"{message}; {cure}")
 
     def __reduce__(self) -> tuple[type[MemoryLimitError], tuple[str, str]]:
-        """Send message and cure, as from a worker's process."""
+        """Pickle message and cure, for errors from worker processes."""
         return type(self), (self.message, self.cure)
 
 
 def parse_bytes(size: str | int | float) -> int:
-    """Return the number of bytes that ``size`` names.
+    """Return a size in bytes.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def parse_bytes(size: str | int | float) -> int:
 
 
 def format_bytes(n_bytes: float) -> str:
-    """Return ``n_bytes`` for a person, in powers of ten and three digits: ``1.53 GB``."""
+    """Return ``n_bytes`` as text, in powers of ten with three digits: ``1.53 GB``."""
     for unit in ("B", "KB", "MB", "GB"):
         if abs(n_bytes) < 1000:
             return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.3g} {unit}"
@@ -93,38 +93,40 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def usable_memory() -> int:
-    """Return the bytes this process may use: the container's limit or the machine's memory."""
+    """Return the bytes this process may use: the least of the container's limits and the machine's memory."""
     candidates = [_meminfo("MemTotal")]
     for limit in _cgroup_limits():
         try:
             candidates.append(int(limit.read_text()))
-        except (OSError, ValueError):  # "max" (no limit), or no such controller
+        except (OSError, ValueError):  # "max" means no limit; or there is no such controller
             continue
     return min(candidates)
 
 
 def default_limit() -> int:
-    """Return the default memory limit: half of what the container may use, in bytes."""
+    """Return the default memory limit: half of the usable memory, in bytes."""
     return usable_memory() // 2
 
 
 def resolve_limit(limit: str | int | float | None, process_memory: int | None = None) -> int:
-    """Return ``limit`` in bytes, the default when it is None.
+    """Return ``limit`` in bytes, or the default limit if it is None.
 
     Parameters
     ----------
     process_memory : int, optional
-        Bytes at which each of the processes that will work is ended, code and libraries included.
+        Bytes at which each worker process is killed, including code and libraries.
 
     Raises
     ------
     MemoryLimitError
-        If the limit is no size, below :data:`SMALLEST_LIMIT`, or more than the processes may take.
+        If the limit is not a size, below :data:`SMALLEST_LIMIT`, or more than the processes may use.
     """
     try:
         n_bytes = default_limit() if limit is None else parse_bytes(limit)
     except ValueError as error:
-        raise MemoryLimitError(f"no memory limit: {error}", "give --memory 2GB, say") from None
+        raise MemoryLimitError(
+            f"the memory limit is invalid: {error}", "give one such as --memory 2GB"
+        ) from None
     if n_bytes < SMALLEST_LIMIT:
         raise MemoryLimitError(
             f"a memory limit of {format_bytes(n_bytes)} cannot work",
@@ -136,7 +138,7 @@ def resolve_limit(limit: str | int | float | None, process_memory: int | None = 
     if usable < SMALLEST_LIMIT or (limit is not None and n_bytes > usable):
         needed = (max(n_bytes if limit is not None else 0, SMALLEST_LIMIT) + BARE_WORKER) / WORKER_PART
         raise MemoryLimitError(
-            f"a worker's process is ended at {format_bytes(process_memory)}, which leaves "
+            f"a worker's process is killed at {format_bytes(process_memory)}, which leaves "
             f"{format_bytes(max(usable, 0))} for work, and the memory limit of each is "
             f"{format_bytes(n_bytes if limit is not None else SMALLEST_LIMIT)}",
             f"give a smaller --memory, or start the workers with --memory-limit {-(-needed // 10**6):.0f}MB",
@@ -155,27 +157,27 @@ def peak_memory() -> int:
 
 
 def reset_peak() -> None:
-    """Start measuring the peak anew, where the kernel allows it."""
+    """Restart the measurement of the peak, if the kernel allows it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:  # not permitted in some containers: the peak then counts from the start
+    except OSError:  # not permitted in some containers: the peak then counts from the start of the process
         return
 
 
 def give_back_large_arrays() -> None:
-    """Have the C library map every large array by itself, so that it is the system's again once it is freed.
+    """Make glibc map every large array separately, so that freeing it returns its memory to the system.
 
-    By default glibc raises that size to 32 MB as arrays are freed. Smaller ones then lie in a heap full of
-    holes: training in 64 MB was measured to take 3 MB more than its limit. Other C libraries are left alone.
+    By default glibc raises the threshold up to 32 MB as arrays are freed. Smaller arrays then fragment the
+    heap: training with 64 MB exceeded its limit by 3 MB. Has no effect with other C libraries.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_ARRAY)
 
 
 def give_back_free_pages() -> None:
-    """Return the free pages inside the heap of glibc to the system; other C libraries do so anyway.
+    """Return free pages inside glibc's heap to the system; no effect with other C libraries.
 
-    What is freed between arrays that stay is kept for later ones, and takes memory until then.
+    By default glibc keeps pages that are freed between arrays still in use.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -183,12 +185,12 @@ def give_back_free_pages() -> None:
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that stays in memory during a step.
+    """Something that stays in memory during a step.
 
     Attributes
     ----------
     name : str
-        What it is, in the user's words.
+        Description for the user.
     n_bytes : int
         Its size in bytes.
     """
@@ -199,14 +201,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a step will keep in memory.
+    """The memory that a step will need.
 
     Attributes
     ----------
     limit : int
         Bytes allowed.
     items : tuple of Item
-        Everything that is resident at once.
+        Everything that is in memory at the same time.
     """
 
     limit: int
@@ -224,7 +226,7 @@ class Plan:
 
     @property
     def free(self) -> int:
-        """Bytes of the limit that no item takes."""
+        """Bytes of the limit that are left."""
         return self.limit - self.total
 
     def check(self, step: str) -> Plan:
@@ -233,7 +235,7 @@ class Plan:
         Raises
         ------
         MemoryLimitError
-            If it does not; the message lists the items, largest first, and the limit that would do.
+            If it does not; the message lists the items, largest first, and a limit that works.
         """
         if self.free >= 0:
             return self
@@ -241,17 +243,17 @@ class Plan:
 
 
 class PlanTooLargeError(MemoryLimitError):
-    """A plan whose items are more than the limit.
+    """The items of a plan exceed the limit.
 
     Parameters
     ----------
     step : str
-        What cannot be done.
+        Step that cannot run.
     needed : int
         Bytes that it needs.
     items : tuple of Item
-        What it is needed for. Where they add up to another figure, as those of a plan that was not the best
-        one, the message names the largest two without theirs.
+        The memory of the step. If they do not add up to `needed`, as in a plan that was not the best one,
+        the message names the largest two without figures.
     limit : int
         Bytes allowed.
     """
@@ -270,28 +272,28 @@ class PlanTooLargeError(MemoryLimitError):
         )
 
     def __reduce__(self) -> Any:
-        """Send the figures, as from a worker's process."""
+        """Pickle the figures, for errors from worker processes."""
         return type(self), (self.step, self.needed, self.items, self.limit)
 
 
 def plan_within(limit: int, plan: Callable[[int], T]) -> T:
-    """Return the plan for a limit; where it does not fit, refuse it with the least limit that does.
+    """Return the plan for a limit; if it does not fit, raise an error with the least limit that does.
 
-    What a step keeps often grows with its limit: buffers and blocks take a share of it. The sum of a plan
-    that does not fit is then no limit that works, and the least one is a fixed point, which is searched for.
+    The memory of a step often grows with its limit, because buffers and blocks take a share of it. Then the
+    total of a plan that does not fit is not a limit that works; the least one is found by a search.
 
     Parameters
     ----------
     limit : int
         Bytes.
     plan : callable
-        Makes the plan for a limit in bytes; raises `MemoryLimitError` if it does not fit. Where it fits it
-        must fit with any larger limit.
+        Makes the plan for a limit in bytes; raises `MemoryLimitError` if it does not fit. If a limit fits,
+        every larger limit must fit too.
 
     Raises
     ------
     MemoryLimitError
-        That of `plan`; its cure names the least limit, in whole megabytes, with which `plan` fits.
+        The error of `plan`; its cure names the least limit, in whole megabytes, that fits.
     """
     try:
         return plan(limit)
@@ -310,7 +312,7 @@ def least_limit(fits: Callable[[int], bool], refused: int) -> int:
     Parameters
     ----------
     fits : callable
-        Whether a limit in bytes works; with every larger limit than one that works it must hold too.
+        Whether a limit in bytes works; every limit above one that works must work too.
     refused : int
         A limit that does not work.
 
@@ -324,7 +326,7 @@ def least_limit(fits: Callable[[int], bool], refused: int) -> int:
     while not fits(high * _MEGABYTE):
         if high * _MEGABYTE >= LARGEST_LIMIT:
             raise MemoryLimitError(
-                f"more than {format_bytes(LARGEST_LIMIT)} of memory would be needed",
+                f"this needs more than {format_bytes(LARGEST_LIMIT)} of memory",
                 "give fewer features or classes",
             )
         low, high = high, 2 * high
@@ -358,7 +360,7 @@ def _kilobytes(path: Path, field: str) -> int:
 
 
 def _cgroup_limits() -> list[Path]:
-    """Return the files that may hold a memory limit: of cgroup v2, then of v1, from leaf to root."""
+    """Return the files that may hold a memory limit, of cgroup v2 and v1, from leaf to root."""
     root = Path("/sys/fs/cgroup")
     files = [root / "memory.max", root / "memory" / "memory.limit_in_bytes"]
     try:

@@ -1,6 +1,6 @@
-"""What can go wrong in a way the user can fix.
+"""Errors that the user can fix.
 
-Every error is one line for a person: what is wrong, where (file, line or row), and the cure.
+Every message is one line: what is wrong, where (file, line or row), and the cure.
 The command line prints it and exits with 1; in Python it is an ordinary ``ValueError``.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 
 class BigmcError(ValueError):
-    """Base of all errors that name a cure instead of showing a traceback.
+    """Base class of all errors that name a cure.
 
     Parameters
     ----------
     message : str
         What is wrong and where.
     cure : str, optional
-        What the user can do about it; appended after a semicolon.
+        How to fix it; appended after a semicolon.
     """
 
     def __init__(self, message: str, cure: str | None = None) -> None:
@@ -25,15 +25,15 @@ class BigmcError(ValueError):
 
 
 class DataError(BigmcError):
-    """The input cannot be used: a missing file, a broken row, NaN, a single class."""
+    """The input is invalid: a missing file, a broken row, NaN, a single class."""
 
 
 class StoreError(BigmcError):
-    """A dataset on disk cannot be used: absent, incomplete, damaged, of another version."""
+    """A dataset on disk is missing, incomplete, damaged or from another version."""
 
 
 class ModelError(BigmcError):
-    """A model cannot be used: damaged, of another version, made for other features."""
+    """A model is damaged, from another version, or made for other features."""
 
 
 class BusyError(BigmcError):

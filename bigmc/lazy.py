@@ -1,4 +1,4 @@
-"""Libraries that are imported when something of them is used: many commands get along without."""
+"""Import libraries at their first use, since many commands do not need them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class LazyModule:
     Parameters
     ----------
     name : str
-        Such as ``pyarrow.compute``, whose functions get their signatures and docstrings when it is imported:
-        that takes .02 s of every process.
+        Name such as ``pyarrow.compute``, which builds its functions' signatures and docstrings at import:
+        .02 s in every process.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,6 +1,6 @@
-"""MLflow flavour: models are stored as bigmc's own archives, without pickle, and fits are recorded as runs.
+"""MLflow flavour: stores models as bigmc's own files, without pickle, and records fits as runs.
 
-Needs ``bigmc[mlflow]``. The functions have the names and meanings of MLflow's own flavours.
+Needs ``bigmc[mlflow]``. The functions have the names and meanings of those in MLflow's own flavours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FLAVOR_NAME = "bigmc"
 ARCHIVE = "model.bigmc"
 REQUIREMENTS = "requirements.txt"
 _MOST_CHARACTERS = 250
-"""Of a parameter; MLflow's stores refuse longer ones."""
+"""Longest text of a parameter; MLflow's stores refuse longer ones."""
 
 
 def save_model(model: Any, path: str | Path, mlflow_model: MLflowModel | None = None, **about: Any) -> None:
@@ -37,7 +37,7 @@ def save_model(model: Any, path: str | Path, mlflow_model: MLflowModel | None = 
     model : path or fitted classifier
         A file that `bigmc.train` or `bigmc.fit` made, or a classifier to save.
     path : path
-        Folder to make.
+        Folder to create.
     mlflow_model : mlflow.models.Model, optional
         Given by MLflow's logging.
     **about
@@ -46,7 +46,7 @@ def save_model(model: Any, path: str | Path, mlflow_model: MLflowModel | None = 
     Raises
     ------
     DataError
-        If the folder is there already.
+        If the folder exists and is not empty.
     """
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -73,7 +73,7 @@ def log_model(model: Any, name: str, **options: Any) -> Any:
     name : str
         Name of the logged model.
     **options
-        Of `mlflow.models.Model.log`, such as ``registered_model_name``.
+        Options of `mlflow.models.Model.log`, such as ``registered_model_name``.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def load_model(model_uri: str, dst_path: str | None = None) -> Any:
 
 
 class _Predictor:
-    """What `mlflow.pyfunc.load_model` wraps: labels, or with the parameter ``proba`` probabilities."""
+    """The object behind `mlflow.pyfunc.load_model`: predicts labels, or probabilities with ``proba``."""
 
     def __init__(self, classifier: Any) -> None:
         self._classifier = classifier
@@ -106,7 +106,7 @@ class _Predictor:
 
 
 def _load_pyfunc(data_path: str) -> _Predictor:
-    """Return what MLflow calls for predictions of a stored model."""
+    """Return the predictor of a stored model, for MLflow."""
     return _Predictor(api.load_model(data_path))
 
 
@@ -117,7 +117,7 @@ def autolog(log_models: bool = True, disable: bool = False, silent: bool = False
     Parameters
     ----------
     log_models : bool, default=True
-        Whether the model file is an artifact of the run.
+        Whether to record the model file as an artifact of the run.
     disable, silent : bool
         As for every flavour of MLflow.
     """
@@ -136,7 +136,7 @@ def autolog(log_models: bool = True, disable: bool = False, silent: bool = False
 
 
 def _parameters(args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options that were given as texts; data in memory is not written out."""
+    """Return the given options as texts, without data in memory."""
     positional = {f"argument_{number}": value for number, value in enumerate(args)}
     plain = {
         name: value
@@ -147,7 +147,7 @@ def _parameters(args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, st
 
 
 def _metrics(figures: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a result, those of inner mappings with the names of both."""
+    """Return the numbers of a result; those of nested mappings get joined names."""
     metrics: dict[str, float] = {}
     for name, value in figures.items():
         if isinstance(value, Mapping):

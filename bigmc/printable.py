@@ -1,12 +1,12 @@
-"""Text of users, such as labels and file names, made safe for a terminal."""
+"""Escape text from users, such as labels and file names, for a terminal."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Return the text with characters that would steer a terminal written as escapes of Python.
+    """Return the text with unsafe characters as Python escapes.
 
-    Line breaks stay. What is escaped: control characters, marks that change the direction of writing, other
+    Line breaks stay. Escaped are control characters, marks that change the direction of writing, other
     invisible characters, and lone surrogates, which no encoding can write.
     """
     if text.isprintable():
@@ -15,7 +15,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON of one line with the same characters as JSON escapes: it stays equal JSON."""
+    """Return one line of JSON with the same characters as JSON escapes; its value does not change."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape_json(char) for char in text)

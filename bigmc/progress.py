@@ -1,4 +1,4 @@
-"""Progress messages of long steps, whatever shows them."""
+"""Progress messages of long steps, independent of their display."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Progress:
     stage : str
         Name of the step, such as ``"ingest"`` or ``"pass 3"``.
     done, total : int
-        Work finished and work in all, in ``unit``; ``total`` is 0 when unknown.
+        Finished and total work, in ``unit``; ``total`` is 0 if unknown.
     unit : str
         Unit of ``done`` and ``total``, such as ``"rows"`` or ``"bytes"``.
     facts : mapping of str to float
-        Further figures worth showing, such as ``{"rows/s": 1e6, "gap": 1e-3}``.
+        Further figures to show, such as ``{"rows/s": 1e6, "gap": 1e-3}``.
     """
 
     stage: str
@@ -33,4 +33,4 @@ ProgressCallback = Callable[[Progress], None]
 
 
 def silent(_: Progress) -> None:
-    """Ignore progress: the default of every Python function."""
+    """Ignore progress; the default of the Python functions."""

@@ -87,7 +87,7 @@ def test_inspect_orders_by_weight(model):
 def test_only_datasets_on_disk_are_trained_by_name(data, tmp_path):
     from bigmc.store.dataset import Dataset
 
-    with pytest.raises(DataError, match="in memory only"):
+    with pytest.raises(DataError, match="only in memory"):
         bigmc.train("sparse", Dataset.from_arrays(*data), tmp_path / "m", split="all")
     with pytest.raises(DataError, match="no learner is called 'dense'; use one of sparse"):
         bigmc.train("dense", tmp_path, tmp_path / "m")

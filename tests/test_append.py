@@ -192,9 +192,9 @@ def test_what_cannot_be_appended(days, tmp_path):
     with pytest.raises(DataError, match=r"1.csv was ingested into .* and has changed since"):
         ingest(days[0], to, append=True)
     pq.write_table(pa.table({"text": ["a b"], "label": [3]}), tmp_path / "n.parquet")
-    with pytest.raises(DataError, match="the label 3 is not of the type of the dataset's"):
+    with pytest.raises(DataError, match="the label 3 does not have the type of the dataset's"):
         ingest(tmp_path / "n.parquet", to, append=True)
-    with pytest.raises(DataError, match=r"array data, and .* was made of columns of tables"):
+    with pytest.raises(DataError, match=r"array data, but .* was made from columns of tables"):
         ingest(np.ones((3, 4)), to, append=True, label=[0, 1, 0])
     (tmp_path / "bad.csv").write_text("text,label\nfine,x\nwithout\n")
     with pytest.raises(DataError, match=r"bad.csv:3: 1 field"):
@@ -213,7 +213,7 @@ def test_what_cannot_be_appended(days, tmp_path):
     [
         (["1", "0"], ["5", "0"], [0, 1, 5]),
         (["a", "1"], ["2", "10"], ["1", "a", "10", "2"]),
-        (["1", "0"], ["5", "07"], "label '07' is not of the type"),
+        (["1", "0"], ["5", "07"], "label '07' does not have the type"),
         (["1.5", "0"], ["5", "1.5"], ["0", "1.5", "5"]),
     ],
 )

@@ -262,5 +262,5 @@ def test_usage_errors_exit_with_2(run):
 def test_folders_of_commands_that_need_a_disk_are_not_addresses(command, run, here):
     status, _, err = run(command)
     assert status == 1
-    assert "works on a local disk only" in err
+    assert "needs a local disk" in err
     assert not (here / "s3:").exists()

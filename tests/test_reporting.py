@@ -319,7 +319,7 @@ def test_paths_that_would_destroy_something_are_refused(tmp_path):
         bigmc.report(tmp_path / "none", tmp_path / "r.html")
     assert [file.name for file in tmp_path.iterdir()] == ["m.model"]
     (tmp_path / "r.html").write_text("<!doctype HTML><p>an old page</p>")
-    with pytest.raises(DataError, match="not the result of this very command"):
+    with pytest.raises(DataError, match="not the result of the same command"):
         bigmc.report(path, tmp_path / "r.html")
     assert "an old page" in (tmp_path / "r.html").read_text()
     bigmc.report(path, tmp_path / "r.html", overwrite=True)
@@ -335,7 +335,7 @@ def test_model_and_page_may_lie_in_an_object_store(tmp_path):
         bigmc.report(f"memory:/{folder}/m", f"memory:/{folder}/r.html")
         bigmc.report(tmp_path / "m", tmp_path / "r.html")
         assert store.cat_file(f"{folder}/r.html") == (tmp_path / "r.html").read_bytes()
-    with pytest.raises(DataError, match="not the result of this very command"):
+    with pytest.raises(DataError, match="not the result of the same command"):
         bigmc.report(tmp_path / "m", f"memory:/{folder}/m")
 
 

@@ -1,4 +1,4 @@
-"""The commands as plain functions: what the command line and a notebook both call."""
+"""The commands as plain functions, for the command line and Python."""
 
 from bigmc.api.data import doubts_about_labels, info, ingest, ingest_part, open_dataset, verify
 from bigmc.api.evaluation import evaluate, report

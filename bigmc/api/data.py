@@ -1,4 +1,4 @@
-"""Datasets: making them, and what is in them or in a model."""
+"""Make, describe and verify datasets; describe and verify models."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def ingest(
 ) -> Dataset:
     """Turn files or arrays into a dataset on disk.
 
-    Killed at any moment, the same call continues; after success it does nothing.
+    Killed at any moment, the same call resumes; after success it does nothing.
 
     Parameters
     ----------
     source : path, glob, folder, array, table, or a list of these
         CSV, TSV, JSONL, Parquet or svmlight files, named pipes, ``-`` for standard input; NumPy, SciPy
         sparse or dask arrays; Arrow tables, data frames, readers of batches, pyarrow datasets and scanners,
-        DuckDB relations, iterators of dicts or batches. What can be read only once is written to disk first.
+        DuckDB relations, iterators of dicts or batches. Streams are written to disk first.
     to : path
-        Dataset to make.
+        Dataset to write.
     text, categorical, numeric : str or sequence of str
         Columns hashed as text, as ``name=value``, and by name with the value as weight.
     date : str or sequence of str
-        Columns of dates or times, or of texts like 2026-11-25 or 2026-11-25T08:30:00Z: each becomes the days
+        Columns of dates or times, or of texts like 2026-11-25 or 2026-11-25T08:30:00Z. Each becomes the days
         since 2000, the month, the day of the week and the hour, after the dense features.
     written : mapping of str to str, or sequence of str
         How columns of numbers or dates are written where not as programs write them: an example by column,
@@ -53,64 +53,64 @@ def ingest(
     missing_text : str or sequence of str
         Texts, in any case, that stand for a missing number or date, such as ``n/a``.
     dense : str or sequence of str
-        Numeric columns that keep a feature of their own.
+        Numeric columns, each its own feature.
     label : str or array
-        Label column; for arrays the labels themselves. Labels are sets where the column holds lists (of
-        Parquet, JSON arrays), or the array is an indicator of shape (n_samples, n_classes), also sparse, 1
-        where a sample has the label of that number, or a list of Python sets. A set may be empty.
+        Label column; for arrays the labels themselves. Labels are sets if the column holds lists (Parquet
+        lists, JSON arrays), or if the labels are a list of Python sets or a 0/1 indicator of shape
+        (n_samples, n_classes), also sparse. A set may be empty.
     label_separator : str, optional
-        What stands between the labels of a row where the column is text and a row has several.
+        Separator between several labels of a row, in a text column.
     weight : str, optional
-        Column of numbers of at least 0: how much each row counts in training. Evaluation counts rows.
+        Column of sample weights, numbers of at least 0, for training. Evaluation counts rows.
     keep : str or sequence of str
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
         By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.hasher.TextHasher`.
     standardize : bool, optional
-        Dense features become ``(x - mean) / deviation``; mean and population standard deviation are those
-        of the first split, computed in an additional pass. Kept with the dataset, applied at prediction.
+        Scale dense features: ``(x - mean) / deviation``, with the mean and population standard deviation
+        of the first split, computed in an additional pass, stored in the dataset and applied at prediction.
     fourier : int, optional
-        Turn dense features, standardised, into so many random Fourier features, an even number.
+        Replace the standardised dense features by this even number of random Fourier features.
     gamma : float, optional
-        Of the Gaussian kernel they approximate; by default 1 / number of dense features.
-    missing : {"refuse", "keep"}, optional
-        Dense values that are null, empty or NaN: a bad row, as is the default, or kept as NaN, which boosting
-        learns from and other learners refuse.
+        Parameter of their Gaussian kernel; by default 1 / number of dense features.
+    missing : {"refuse", "keep", "fill"}, optional
+        Dense values that are null, empty or NaN: by default a bad row; kept as NaN, for boosting only; or
+        replaced by the mean, with an extra feature that marks them.
     weighting : {"counts", "binary", "l2", "tfidf"}, optional
-        How values are weighted when read; by default ``"tfidf"`` for text, ``"l2"`` for other
-        hashed columns or with these, else ``"counts"``.
+        Weighting of values when they are read; by default ``"tfidf"`` for text, ``"l2"`` if other
+        columns are hashed, else ``"counts"``.
     split : mapping or str, optional
-        Shares of the splits, by default ``{"train": 0.8, "test": 0.2}``. A hash of a row's number decides.
+        Shares of the splits, by default ``{"train": 0.8, "test": 0.2}``. A hash of row numbers assigns rows.
     group : str, optional
-        Column whose rows stay together in a split.
+        Column of groups; rows of one group stay in one split.
     seed : int, optional
         Seed of the assignment to splits, by default 0, and of random Fourier features.
     n_features : int, optional
-        Width of svmlight data; by default the largest index says.
+        Number of features of svmlight data; by default from the largest index.
     names : bool, optional
-        Keep the words behind hashed features, as is the default.
+        Keep the words behind hashed features; the default.
     append : bool, default=False
-        Add the sources to the dataset that exists, which decides all options above; one that is given must
-        be its own. Sources it has already are passed over, so that the same call adds nothing twice. Ids
-        and splits of the rows are those of one ingest of all sources; classes not seen before are numbered
-        after those that were. Open readers and models trained on it are unaffected.
+        Add the sources to the existing dataset, with its options; given options must be equal to them.
+        Sources that it already has are skipped, so the same call adds nothing twice. Ids
+        and splits of the rows are those of one ingest of all sources; new classes are numbered
+        after the known ones. Open readers and existing models are unaffected.
     memory_limit : str or int, optional
-        Bytes that ingest may use above the bare process; by default half of what there is.
+        Bytes that ingest may add to the bare process; by default half of the memory.
     engine : Engine, distributed.Client or str, optional
-        Runs the parts; by default a thread per processor. A client, which stays open, or the address of a
-        Dask scheduler has the workers of a cluster run them, which must see the same files; the memory limit
-        then holds for each process.
+        Runs the parts; by default one thread per processor. With a client, which stays open, or the address
+        of a Dask scheduler, the cluster's workers run them; they must see the same files, and the memory
+        limit holds for each process.
     on_bad_row : {"fail", "quarantine"}, default="fail"
-        Stop at a row that cannot be used, or set it aside in ``rejects.parquet`` with the reason.
+        Stop at an invalid row, or set it aside in ``rejects.parquet`` with the reason.
     format : str, optional
-        Format of the files; by default their names say.
+        Format of the files; by default known from their names.
     delimiter : str, optional
-        One character between the fields of delimited text, by default that of the format; also ``tab``.
+        Field separator of delimited text, one character or ``tab``; by default that of the format.
     columns : str or sequence of str, optional
-        Names of all columns of delimited text that has no header line.
+        Names of all columns of delimited text without a header line.
     encoding : str, optional
-        Of text files, as Python names it, such as ``"latin-1"``, ``"cp1252"`` or ``"utf-16"``; by default
-        UTF-8.
+        Encoding of text files, by its Python name, such as ``"latin-1"``, ``"cp1252"`` or ``"utf-16"``; by
+        default UTF-8.
     progress : callable, optional
         Called with :class:`bigmc.progress.Progress`.
 
@@ -121,7 +121,7 @@ def ingest(
     Raises
     ------
     DataError
-        If the input cannot be used; the message names file, line and cure.
+        If the input is invalid; the message names file, line and cure.
     """
     from bigmc.engine.processes import prepare_process
 
@@ -141,28 +141,28 @@ def ingest_part(
     progress: ProgressCallback = silent,
     **options: Unpack[IngestKeywords],
 ) -> dict[str, int]:
-    """Do a part of an ingest, beside other processes that do the others; :func:`ingest` completes it.
+    """Do one part of an ingest while other processes do the others; :func:`ingest` completes it.
 
-    Every process is given the same sources, target and options. The first cuts the sources, each writes its
-    part aside, and the call of :func:`ingest` that follows does what is missing and publishes the dataset.
+    Every process gets the same sources, target and options. The first process splits the sources, and each
+    writes its part. A final call of :func:`ingest` does missing parts and publishes the dataset.
 
     Parameters
     ----------
     source, to, append, memory_limit, engine, progress, **options
         As for :func:`ingest`.
     part : (int, int)
-        Which part, from 0, and of how many. The parts are about equal; with more parts than the sources
-        have pieces (of some 60,000 rows) some hold nothing.
+        Number of the part, from 0, and number of parts. Parts are about equal; some are empty if there are
+        more parts than pieces of the sources (of some 60,000 rows).
 
     Returns
     -------
     dict
-        ``n_pieces`` of this part and the rows they hold: ``n_samples``.
+        ``n_pieces`` of this part and their rows, ``n_samples``.
 
     Raises
     ------
     DataError, BusyError
-        As for :func:`ingest`; also if another process is at work on the same part.
+        As for :func:`ingest`; also if another process is working on the same part.
     """
     number, count = part
     if not 0 <= number < count:
@@ -180,7 +180,7 @@ def open_dataset(path: str | Path) -> Dataset:
     Raises
     ------
     StoreError
-        If there is none, it is unfinished, damaged or of another version.
+        If it is missing, unfinished, damaged or from another version.
     """
     from bigmc.store.dataset import Dataset
 
@@ -188,7 +188,7 @@ def open_dataset(path: str | Path) -> Dataset:
 
 
 def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
-    """Return a sentence for each kind of label that may not have been meant, such as ``NA`` or ``"a "``."""
+    """Return a sentence for each kind of suspicious label, such as ``NA`` or ``"a "``."""
     from bigmc.ingestion.columns.doubtful_labels import doubts_about_labels as doubts
     from bigmc.store.dataset import Dataset
 
@@ -196,12 +196,12 @@ def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
 
 
 def info(path: str | Path) -> Mapping[str, Any]:
-    """Return what a dataset or a model holds."""
+    """Return a description of a dataset or a model."""
     return open_dataset(path).info() if is_folder(path) else model_of(path).info()
 
 
 def verify(path: str | Path) -> list[str]:
-    """Return what is wrong with a dataset or a model, one line a problem; empty if it is sound."""
+    """Return the problems of a dataset or a model, one line each; empty if it is intact."""
     from bigmc.model import verify_model
     from bigmc.store.files.object_store import local_file
     from bigmc.store.verify import verify as verify_dataset

@@ -1,4 +1,4 @@
-"""Measuring models on labelled data, and the page that shows the results."""
+"""Evaluate models on labelled data, and write reports."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
 
 REPORTED_CLASSES = 50
-"""Classes whose features a report lists, at most."""
+"""Maximum number of classes whose features a report lists."""
 REPORTED_CONFUSION = 1000
-"""Classes of model and dataset together up to which a report has their confusion, a dense matrix."""
+"""Maximum number of classes, of model and dataset together, for which a report has a confusion matrix."""
 
 
 def evaluate(
@@ -43,35 +43,35 @@ def evaluate(
     progress: ProgressCallback = silent,
     **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
-    """Measure a model on labelled data; see :func:`bigmc.inference.evaluate.evaluate` for what comes back.
+    """Evaluate a model on labelled data; :func:`bigmc.inference.evaluate.evaluate` describes the result.
 
-    With ``to`` the figures are also written to a file, with what was measured: for :func:`publish`. Killed at
-    any moment, the same call continues. If that file has the figures of the same
-    evaluation, nothing is measured; any other file is refused, unless ``overwrite`` is given.
+    With ``to``, the figures are also written to a file for :func:`publish`. Killed at any moment, the same
+    call resumes. If the file already has the figures of the same
+    evaluation, nothing is done; any other file is refused, unless ``overwrite`` is given.
 
     Parameters
     ----------
     model : path, Model or fitted classifier
         Model.
     dataset : path or Dataset, or path, glob, table or array of raw data
-        Data with labels. Raw rows are hashed as the model's training data was; every row must be usable.
+        Data with labels. Raw rows are hashed like the model's training data; every row must be valid.
     label : str or array-like, optional
-        Label column of raw files and tables; of an array the labels of its rows.
+        Label column of raw files and tables; for an array, the labels of its rows.
     split : str, default="test"
-        Split of a dataset to measure on.
+        Split of a dataset to evaluate on.
     label_separator : str, optional
-        What stands between the labels of a row of raw files, where it has several.
+        Separator between several labels of a row of raw files.
     per_class : bool, default=False
         Add precision, recall, F1 and support of every class.
     confusion : bool, default=False
         Add the confusion matrix.
     propensities : str, optional
-        Where labels are sets: split, such as ``"train"``, whose labels are counted. Adds ``psp_at_1``,
-        ``psp_at_3`` and ``psp_at_5``, precision@k in which rare labels count more.
+        For label sets: split, such as ``"train"``, whose labels are counted. Adds ``psp_at_1``,
+        ``psp_at_3`` and ``psp_at_5``, propensity-scored precision@k, in which rare labels count more.
     to : path, optional
         File for the figures.
     overwrite : bool, default=False
-        Replace another file at `to`; by default it is refused.
+        Replace another file at `to`; by default this is refused.
     format, delimiter, columns, encoding, memory_limit, engine, progress
         As for :func:`ingest`.
     """
@@ -94,7 +94,7 @@ def evaluate(
         if output is None:
             return measured(NOT_SAVED)
         if source.sha256 is None or not isinstance(model, str | Path):
-            raise DataError("the model is in memory only", "save it first, or leave out to")
+            raise DataError("the model is only in memory", "save it first, or leave out to")
         place = str(model if is_remote(model) else Path(model).resolve())
         subject = Subject(place, source.sha256, *_identity(data, asked), len(known.used_features))
         labels = [*known.classes.tolist(), *samples.classes.tolist()]
@@ -117,24 +117,24 @@ def evaluate(
 
 
 def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset | RawInput:
-    """Return what the samples to measure on mean: a dataset, or raw files and arrays."""
+    """Return the samples to evaluate on, as a dataset or as raw files and arrays."""
     from bigmc.inference.raw_input import RawInput
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
 
     if is_dataset(data):
         if labels is not None or asked.label is not None or asked.label_separator is not None:
-            raise DataError("a dataset has its labels", "leave the label out, or give raw data")
+            raise DataError("a dataset already has labels", "leave the label out, or give raw data")
         return Dataset.open(data)
     if asked.propensities is not None:
-        raise DataError("propensities are counted on a split of a dataset", "ingest the data first")
+        raise DataError("propensities need a split of a dataset", "ingest the data first")
     return RawInput(data, asked, labels)
 
 
 def _loaded(
     source: ModelSource, data: Dataset | RawInput, asked: EvaluateOptions, resources: Resources
 ) -> tuple[Model, LabelledInput]:
-    """Return a model and what to measure it on; refused before it is read where there is no memory for it."""
+    """Return a model and the samples to evaluate it on; a model too large for memory is refused unread."""
     from bigmc.inference.labelled import LabelledDataset
     from bigmc.inference.labelled_files import LabelColumn, LabelledFiles
     from bigmc.inference.raw_input import RawInput
@@ -187,9 +187,9 @@ def report(
     progress: ProgressCallback = silent,
     **options: Unpack[ReportKeywords],
 ) -> ReportResult:
-    """Write a page that tells a person what a model is and how good.
+    """Write an HTML report on a model and its quality.
 
-    One HTML file with everything in it: certificate, course of the training, strongest features of the
+    One self-contained file: certificate, training history, strongest features of the
     first 50 classes, parameters, sizes. Equal models give equal bytes.
 
     Parameters
@@ -197,17 +197,17 @@ def report(
     model : path, Model or fitted classifier
         Model.
     to : path
-        HTML file to make.
+        HTML file to write.
     top : int, default=20
-        Features of each class, at most.
+        Maximum number of features per class.
     dataset : path or Dataset, optional
-        Data to evaluate on, for figures of the quality.
+        Data to evaluate the model on.
     split : str, default="test"
         Split of `dataset`.
     overwrite : bool, default=False
-        Replace another file at `to`; by default it is refused, unless it is the same page.
+        Replace another file at `to`; by default this is refused, unless it is the same report.
     memory_limit, engine, progress
-        As for :func:`ingest`; of the evaluation.
+        As for :func:`ingest`, for the evaluation.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Models in other forms."""
+"""Export models to other formats."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def to_sklearn(model: str | Path | Model | Classifier) -> Pipeline:
     """Return a linear model as a fitted pipeline of scikit-learn's own classes.
 
-    See :func:`bigmc.export.sklearn_pipeline.to_sklearn` for what the pipeline is, and which models have one.
+    :func:`bigmc.export.sklearn_pipeline.to_sklearn` describes the pipeline and the supported models.
 
     Raises
     ------
     ModelError
-        If scikit-learn has no equal.
+        If scikit-learn has no equivalent.
     """
     from bigmc.export import to_sklearn as converted
 
@@ -42,7 +42,7 @@ def export(
     overwrite: bool = False,
     memory_limit: Size = None,
 ) -> dict[str, Any]:
-    """Write a model in another form, which the ending of the name says.
+    """Write a model in another format, given by the extension of the name.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def export(
         Model.
     to : path
         ``.md``: a model card in Markdown, with certificate, data and, given a dataset, the figures of an
-        evaluation. ``.onnx``: the scores and labels of a linear model from its features as an ONNX graph,
-        for what is not hashed; needs ``bigmc[onnx]``.
+        evaluation. ``.onnx``: an ONNX graph that computes scores and labels of a linear model from its
+        features, without hashing; needs ``bigmc[onnx]``.
     dataset : path or Dataset, optional
-        Where a card shall have figures of.
+        Dataset for the figures of a model card.
     split : str, default="test"
         Split of the dataset.
     overwrite : bool, default=False
-        Replace another file at `to`; by default it is refused.
+        Replace another file at `to`; by default this is refused.
     memory_limit : str or int, optional
         For the evaluation.
 
@@ -69,9 +69,9 @@ def export(
     Raises
     ------
     DataError
-        If the ending is unknown or something else is at `to`.
+        If the extension is unknown or another file is at `to`.
     ModelError
-        If the model has no such form.
+        If the model cannot be exported to this format.
     """
     from bigmc.export import model_card
     from bigmc.store.files.outputs import IfExists, Output
@@ -81,7 +81,7 @@ def export(
         options: EvaluateKeywords = {"split": split}
         figures = None
         if dataset is not None:
-            # By its path, so that a model too large for the limit is not read.
+            # Given by its path, so a model too large for the limit is not read.
             figures = evaluate(model, dataset, memory_limit=memory_limit, **options)
         name = Path(model).name if isinstance(model, str | Path) else "model"
         content = model_card(model_of(model), name, figures).encode()
@@ -90,6 +90,6 @@ def export(
 
         content = onnx_graph(model_of(model))
     else:
-        raise DataError(f"{to}: no export format has this ending", "give a name that ends with .md or .onnx")
+        raise DataError(f"{to}: unknown export format", "give a name that ends with .md or .onnx")
     output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return {"export": str(to), "bytes": len(content)}

@@ -1,4 +1,4 @@
-"""A model without choices, from raw data."""
+"""Fit the best model to raw data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bigmc.training.results import FitResult
 
 SPLITS = {"train": 0.9, "test": 0.1}
-"""Splits of raw data, by default."""
+"""Default splits of raw data."""
 
 
 def fit(
@@ -39,37 +39,37 @@ def fit(
     progress: ProgressCallback = silent,
     **options: Unpack[IngestKeywords],
 ) -> FitResult:
-    """Find the best model of labelled data, and say how good it is: no choices to make.
+    """Find the best model for labelled data and evaluate it, without settings to choose.
 
-    Raw data becomes a dataset beside the model, its texts cut into words or characters as a few thousand
-    rows advise. Weighting, loss, ridge and penalty are searched on held-out rows of a sample; the best
-    settings are trained on the split ``train``, calibrated, and measured on the split ``test``. Where the
-    splits were made by this function, the model is then trained on all rows. Boosting is also trained on
-    numbers and categories, and the better of the two wins, or a weighted sum of both. Killed at any moment,
-    the same call continues to the same model; after success it does nothing.
+    Raw data becomes a dataset beside the model; a few thousand rows decide between words and characters.
+    Weighting, loss, ridge and penalty are searched on held-out rows of a sample. The best
+    settings are trained on the split ``train``, calibrated, and evaluated on the split ``test``. If this
+    function made the splits, the model is then trained on all rows. On numbers and categories boosting is
+    trained too, and the better of the two wins, or a weighted sum of both. Killed at any moment,
+    the same call resumes and makes the same model; after success it does nothing.
 
     Parameters
     ----------
     source : path, glob, folder, array, table, Dataset, or a list of these
-        Raw data as for :func:`ingest`, or a dataset, whose splits hold.
+        Raw data as for :func:`ingest`, or a dataset, whose splits are used.
     to : path
-        Model to make; ``TO.fit/`` keeps the search.
+        Model to write; ``TO.fit/`` keeps the search.
     text, label
         Columns, as for :func:`ingest`. Where no column of features is named, all but the label are used: the
         first 20,000 rows tell which ones are numbers, dates, categories or texts, whether some are missing,
         and how they are written: 1,234.50, 12 %, 31.12.2026, n/a. What may be read in two ways stays a text.
     dataset : path, optional
-        Where raw data is kept as a dataset; by default ``TO.dataset``.
+        Dataset to store raw data in; by default ``TO.dataset``.
     split : mapping or str, optional
-        Splits of raw data, ``train`` and maybe ``test``; then the model is trained on ``train`` alone. By
-        default 0.9 and 0.1, and in the end all rows.
+        Splits of raw data, ``train`` and optionally ``test``; the model is then trained on ``train`` only. By
+        default 0.9 and 0.1, and the final model is trained on all rows.
     time_limit : float, optional
-        Seconds after which no other settings are tried.
+        Seconds after which no further settings are tried.
     max_features : int, optional
-        Features that the model may have; it is then linear, and trained with rows in memory. By default texts
-        keep as few as lose no accuracy.
+        Maximum number of features; the model is then linear, and trained with rows in memory. By default,
+        for texts, the fewest without loss of accuracy.
     label_thresholds : {"shared", "each"}, optional
-        Where labels are sets: one threshold of the scores, chosen for micro-averaged F1, or one for each
+        For label sets: one threshold of the scores, chosen for micro-averaged F1, or one for each
         label, for macro-averaged F1.
     memory_limit, engine, format, progress
         As for :func:`ingest`.
@@ -79,7 +79,7 @@ def fit(
     Returns
     -------
     dict
-        ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (what fewer features reach on held-out
+        ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (quality of fewer features on held-out
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
         ``written`` (examples of numbers and dates by column, where not as programs write them), ``notes``
@@ -106,10 +106,10 @@ def fit(
     output = Output.at(to, _files(source))
     if output.kind is not OutputKind.FILE:
         raise DataError(
-            f"{to} is not the path of a file, which a model and its search need",
+            f"{to} is not the path of a file",
             "give the path of a file with --to",
         )
-    target = output.path if Path(to).is_symlink() else Path(to)  # messages name what was given
+    target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
@@ -127,7 +127,7 @@ def fit(
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         limits = Limits(limit, seconds, max_features)
-        with prompt_release():  # ingest keeps some of what it frees; the rest of a fit need not
+        with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
             result = Fit(data, target, splits, limits, workers, progress).run()
     result["columns"] = _columns(data.features, kinds.left_out)
     result["written"], result["notes"] = _written(data.features), list(kinds.notes)
@@ -137,7 +137,7 @@ def fit(
 
 
 def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, list[str]]:
-    """Return which columns became what; those in which missing numbers were filled once more."""
+    """Return the columns by type; those with filled missing numbers are also listed as ``filled``."""
     filling, names = features.get("filling"), features.get("dense", ())
     kinds = {
         "text": features.get("text", ()),
@@ -161,7 +161,7 @@ def _written(features: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _files(source: Any) -> Iterator[str | Path]:
-    """Yield the local files and folders that a source means, patterns and folders with what is in them."""
+    """Yield the local files and folders of a source, including those in patterns and folders."""
     from bigmc.ingestion.parts.scan import is_dataset, list_files
     from bigmc.ingestion.parts.spool import is_pipe
     from bigmc.store.files.object_store import is_remote
@@ -182,7 +182,7 @@ def _raw_data(
 ) -> tuple[Dataset, ColumnKinds]:
     """Return raw data as a dataset, and what was found out about its columns.
 
-    The dataset is made unless it is there; one of other data is refused.
+    The dataset is made unless it exists; a dataset of other data is refused.
     """
     from bigmc.ingestion.columns.column_kinds import ColumnKinds, with_column_kinds
 
@@ -195,14 +195,14 @@ def _raw_data(
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
     elif label is None:
-        raise DataError("no label column is named", "name it with --label")
+        raise DataError("no label column is given", "name it with --label")
     asked: IngestKeywords = {"split": SPLITS, **options}
     limit, engine, progress = resources.memory_limit, resources.engine, resources.progress
     return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked), kinds
 
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
-    """Return the options of ingest with the hashing that a pilot advises, unless one is given."""
+    """Return the options of ingest with the hashing chosen by a pilot, unless hashing is given."""
     from bigmc.store.files import disk
     from bigmc.store.files.work_file import read_work_file, write_work_file
     from bigmc.training.pilot import PilotColumns, choose_hashing

@@ -1,4 +1,4 @@
-"""Using models: predicting, and looking into them."""
+"""Use models: predict, inspect and explain."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ def predict(
 ) -> PredictResult:
     """Predict the labels of raw files or of a dataset, and write them to a file.
 
-    Raw files are hashed as the model's training data was; the parameters come from the model. Killed at any
-    moment, the same call continues; after success it does nothing.
+    Raw files are hashed like the model's training data, with the parameters in the model. Killed at any
+    moment, the same call resumes; after success it does nothing.
 
     Parameters
     ----------
     model : path, Model or fitted classifier
         Model.
     source : path, glob, array, or Dataset
-        Raw data or a dataset; ``"-"`` is standard input, whose JSON lines are answered as they come.
+        Raw data or a dataset; ``"-"`` is standard input, whose JSON lines are predicted as they arrive.
     to : path
-        File with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` where labels are sets,
-        and ``score_<class>`` or ``probability_<class>`` on request: the rows of raw data, and of one split
-        of a dataset, in the order of the source. CSV or JSON lines where the name ends with ``.csv`` or
-        ``.jsonl``, else Parquet; ``"-"`` is standard output. Devices and pipes are written into, in JSON
+        File with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` if labels are sets,
+        and ``score_<class>`` or ``probability_<class>`` on request. Rows of raw data, or of one split
+        of a dataset, are in the order of the source. CSV or JSON lines if the name ends with ``.csv`` or
+        ``.jsonl``, else Parquet; ``"-"`` is standard output. Standard output, devices and pipes get JSON
         lines unless the name says otherwise.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
         Write the score of every class.
     proba : bool, default=False
-        Write the probability of every class instead, of a model that has them.
+        Write the probability of every class instead, if the model has probabilities.
     keep : str or sequence of str, optional
-        Columns of the source to copy beside the predictions, such as an id; of a dataset those that ingest
-        kept.
+        Columns of the source to copy to the predictions, such as an id; from a dataset, columns that
+        ingest kept.
     on_bad_row : {"fail", "quarantine"}
-        Stop at a raw row that cannot be used, or list it in ``TO.rejects.parquet``.
+        Stop at an invalid raw row, or list it in ``TO.rejects.parquet``.
     overwrite : bool, default=False
-        Replace another file at `to`; by default it is refused.
+        Replace another file at `to`; by default this is refused.
     format, delimiter, columns, encoding, memory_limit, engine, progress
         As for :func:`ingest`.
 
@@ -92,7 +92,7 @@ def predict(
 
 
 def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> DatasetInput | RawInput:
-    """Return what a source means, a dataset or a split of it, or raw files and arrays; `to` is none of it."""
+    """Return the rows of a source: a dataset, a split of it, or raw files and arrays, without `to`."""
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.raw_input import RawInput
     from bigmc.ingestion.parts.scan import is_dataset
@@ -111,7 +111,7 @@ def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> Data
 
 
 def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> PredictResult:
-    """Return the result of a prediction that began at a time of the monotonic clock."""
+    """Return the result of a prediction; `started` is a time of the monotonic clock."""
     return {
         "predictions": str(to),
         "n_samples": counts.n_samples,
@@ -138,15 +138,15 @@ def explain(
     model : path, Model or fitted classifier
         Model.
     sample : str or dict
-        A text, or the columns that the model was trained on. Where those are others than one text, a JSON
-        object is taken too.
+        A text, or the columns that the model was trained on. If these are not a single text column, also a
+        JSON object.
     top : int, default=10
-        Words of each class, at most.
+        Maximum number of words per class.
 
     Raises
     ------
     DataError
-        If a column is missing, or the model was trained on arrays, whose features have no words.
+        If a column is missing, or the model was trained on arrays, whose features have no names.
     """
     from bigmc.inference.explain import explain as explain_sample
     from bigmc.inference.explain import parsed

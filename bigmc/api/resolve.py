@@ -1,4 +1,4 @@
-"""What the functions are given: models, or the paths of such, and what they may use."""
+"""Resolve arguments of the functions: models or their paths, and limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Size = str | int | None
 
 
 def model_of(model: str | Path | Model | Classifier) -> Model:
-    """Return a model: that of a fitted classifier, or loaded if it is given by its path."""
+    """Return a model, the model of a fitted classifier, or the model in a file."""
     from bigmc.model import load_model as load
     from bigmc.store.files.object_store import local_file
 
@@ -34,7 +34,7 @@ def model_of(model: str | Path | Model | Classifier) -> Model:
 
 @contextmanager
 def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource]:
-    """Yield where a model comes from; one that is given by its path is not read yet."""
+    """Yield the source of a model; a model given by its path is not read yet."""
     from bigmc.model import ModelSource
     from bigmc.store.files.object_store import local_file
 
@@ -46,7 +46,7 @@ def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource
 
 
 def is_folder(path: str | Path) -> bool:
-    """Return whether a dataset is to be expected at a path, rather than a model."""
+    """Return whether a path holds a folder, expected to be a dataset, rather than a model file."""
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.files.object_store import is_remote
 
@@ -62,17 +62,17 @@ def local_folder(path: str | Path, what: str) -> Path:
     from bigmc.store.files.object_store import is_remote
 
     if is_remote(path):
-        raise DataError(f"{path}: {what} works on a local disk only", "give the path of a folder")
+        raise DataError(f"{path}: {what} needs a local disk", "give the path of a folder")
     return Path(path)
 
 
 def place_of(path: Path) -> Output:
-    """Return the place of a small file that a command writes beside its result.
+    """Return the output of a small file that a command writes beside its result.
 
     Raises
     ------
     DataError
-        If it is a folder, or in none.
+        If it is a folder, or its folder does not exist.
     """
     from bigmc.store.files.outputs import Output
 
@@ -87,7 +87,7 @@ def writes_to_stdout(to: str) -> bool:
 
 
 class Limits(NamedTuple):
-    """What using a model may take, and whom it tells how far it is.
+    """Memory limit, engine and progress callback for using a model.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Limits(NamedTuple):
 
     @contextmanager
     def resources(self) -> Iterator[Resources]:
-        """Yield the workers and the bytes of each."""
+        """Yield the workers and the memory limit of each."""
         from bigmc.engine.processes import prepare_process, prompt_release
 
         with opened(self.engine, prepare_process) as workers, prompt_release():

@@ -1,4 +1,4 @@
-"""Making models, and choosing among them."""
+"""Train, select, publish and load models."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def train(
 ) -> TrainResult:
     """Train a learner on a split of a dataset and save the model.
 
-    Killed at any moment, the same call continues from its checkpoint to the same model; after success
+    Killed at any moment, the same call resumes from its checkpoint and makes the same model; after success
     it does nothing.
 
     Parameters
     ----------
     learner : str
-        Name of a learner: ``"sparse"``.
+        ``"sparse"``, ``"boost"`` or ``"mrc"``.
     dataset : path or Dataset
         Data on disk.
     to : path
-        Model to make; ``TO.wip/`` holds the checkpoint meanwhile. A device or pipe is written into.
+        Model file, device or pipe to write; ``TO.wip/`` holds the checkpoint during training.
     split : str, default="train"
         Split to train on.
     warm_start : path, optional
-        Saved model to start from, such as that of yesterday's data.
+        Saved model to start from, such as yesterday's.
     calibrate : float, optional
-        Share of the rows, of 20,000 at most, that training leaves out; from them the scores of the model
-        become probabilities. By default only models of the loss ``"log_loss"`` and of minimax have any.
+        Share of the rows, at most 20,000, to hold out of training and to calibrate probabilities on. By
+        default only models with the loss ``"log_loss"`` and minimax models have probabilities.
     overwrite : bool, default=False
-        Replace another file at `to`, such as a model of other parameters; by default it is refused.
+        Replace another file at `to`, such as a model with other parameters; by default this is refused.
     memory_limit, engine, progress
         As for :func:`ingest`.
     **options
@@ -86,7 +86,7 @@ def train(
         elif output.kind is OutputKind.OBJECT:
             target = held.enter_context(built(to))
         else:
-            target = output.path if Path(to).is_symlink() else Path(to)  # messages name what was given
+            target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
         start = None if warm_start is None else held.enter_context(local_file(warm_start))
         if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
         held_out = None if calibrate is None else calibration_rows(calibrate, data[split].n_samples)
@@ -115,32 +115,32 @@ def sparse_path(
     progress: ProgressCallback = silent,
     **options: Any,
 ) -> PathResult:
-    """Train the sparse learner along falling penalties, each model the start of the next, and choose one.
+    """Train the sparse learner for decreasing penalties, each from the model before, and choose the best.
 
-    Killed at any moment, the same call continues; after success it does nothing.
+    Killed at any moment, the same call resumes; after success it does nothing.
 
     Parameters
     ----------
     dataset : path or Dataset
         Data on disk.
     to : path
-        Folder for the models, ``path.json`` with the table, ``path.png`` with the plot where matplotlib is
+        Folder for the models, ``path.json`` with the table, ``path.png`` with the plot if matplotlib is
         installed, and ``best.model``.
     n_alphas : int, default=10
-        Penalties, evenly spaced in their logarithm, from the largest that leaves any weight. More follow as
-        long as the last one is the best.
+        Number of penalties, evenly spaced in their logarithm, from the largest with non-zero weights. More
+        follow while the last one is the best.
     alpha_ratio : float, default=0.01
         The smallest penalty relative to the largest.
     alphas : sequence of float, optional
-        The penalties themselves, instead.
+        The penalties, instead of the two options above.
     split, validation : str
-        Splits to train on and to choose by. Without a split ``valid`` a fifth of the rows to train on, up to
-        20,000, chooses.
+        Training and validation splits. If there is no split ``valid``, a fifth of the training rows, up to
+        20,000, validates.
     warm_start : path, optional
-        Model of the same features that the first training starts from; the others start from the one before
-        them. One that was trained on the rows to choose by has seen them.
+        Model with the same features to start the first training from; each other training starts from the
+        model before it. It should not have been trained on the validation rows.
     overwrite : bool, default=False
-        Replace another path in the same folder; by default it is refused.
+        Replace another path in the same folder; by default this is refused.
     memory_limit, engine, progress
         As for :func:`ingest`.
     **options
@@ -150,8 +150,8 @@ def sparse_path(
     -------
     dict
         ``table``: for each penalty ``alpha``, ``n_nonzero_features``, ``objective``, ``gap``, ``accuracy``,
-        ``macro_f1``, ``n_passes``, ``model`` and, of trainings of this call, ``seconds``; ``best``: the row
-        with the highest accuracy on the validation rows, of equals the one with the fewest features;
+        ``macro_f1``, ``n_passes``, ``model`` and, for trainings of this call, ``seconds``; ``best``: the row
+        with the highest accuracy on the validation rows, and among equals the fewest features;
         ``best_model``: its file; ``at_edge``: whether the best is the first or last penalty.
     """
     from bigmc.store.dataset import Dataset
@@ -163,7 +163,7 @@ def sparse_path(
     folder, data = local_folder(to, "a path of models"), Dataset.open(dataset)
     refuse_inputs(folder, [data])
     if warm_start is not None and folder.resolve() in Path(warm_start).resolve().parents:
-        raise DataError(f"{warm_start} is an input of this command, and in {to}", "give another --to")
+        raise DataError(f"{warm_start} is an input of this command, and inside {to}", "give another --to")
     with ExitStack() as held:
         chosen = PathOptions(
             n_alphas,
@@ -183,20 +183,20 @@ def sparse_path(
 def publish(
     evaluations: Sequence[str | Path], to: str | Path, *, by: str = "accuracy", overwrite: bool = False
 ) -> PublishResult:
-    """Choose the best of evaluated models and give it its public name, all at once.
+    """Publish the best of several evaluated models, atomically.
 
-    Readers of the name find the model from before or the new one, whole. Done again it does nothing.
+    Readers of the name find either the previous or the new model. Repeating the call does nothing.
 
     Parameters
     ----------
     evaluations : sequence of path
-        Files written by :func:`evaluate` with ``to``, all of one split of one dataset.
+        Files written by :func:`evaluate` with ``to``, all for one split of one dataset.
     to : path
-        Public name; a model that was published there before is replaced.
+        File to publish as; a model published there before is replaced.
     by : {"accuracy", "macro_f1"}, default="accuracy"
-        Figure to choose by; of equals the model with the fewest features.
+        Figure that decides; among equals the model with the fewest features wins.
     overwrite : bool, default=False
-        Replace another file at `to`, which was not published; by default it is refused.
+        Replace a file at `to` that was not published; by default this is refused.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def publish(
     Raises
     ------
     DataError, ModelError
-        If a file is not an evaluation, they are of different data, or a model has changed since.
+        If a file is not an evaluation, the data differ, or a model has changed since.
     """
     from bigmc.store.files.outputs import IfExists
     from bigmc.training import selection
@@ -220,7 +220,7 @@ def load_model(path: str | Path) -> Any:
     Raises
     ------
     ModelError
-        If it is no model, damaged or of another version or kind.
+        If it is not a model, is damaged, or has another version or kind.
     """
     from bigmc.estimators import classifier_of
 

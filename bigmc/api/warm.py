@@ -1,4 +1,4 @@
-"""Compiling all kernels before they are needed, as when an image is built."""
+"""Compile all kernels before they are needed, for example while building an image."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from bigmc.progress import ProgressCallback, silent
 
 N_ROWS, N_CLASSES = 240, 3
 N_OWN_WORDS = 10
-"""Words of a text of which a fit learns by dual coordinates that no other text has, so that it does."""
+"""Unique words per text; with so many features a fit uses dual coordinate descent."""
 
 
 class WarmResult(TypedDict):
-    """How long compiling took, and the learners that were used."""
+    """Time of compiling, and the learners used."""
 
     seconds: float
     learners: list[str]
 
 
 def warm(*, progress: ProgressCallback = silent) -> WarmResult:
-    """Use every learner and fits on a few made-up rows, so that the kernels they need are compiled and kept.
+    """Run every learner and some fits on a few artificial rows to compile and cache their kernels.
 
-    Numba keeps compiled kernels in the folder that ``NUMBA_CACHE_DIR`` names, or beside the package; the
-    processes that find them there start at once.
+    Numba keeps compiled kernels in the folder ``NUMBA_CACHE_DIR``, or beside the package. Processes that
+    find them there start without compiling.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def warm(*, progress: ProgressCallback = silent) -> WarmResult:
     Returns
     -------
     dict
-        ``seconds`` it took and the ``learners`` that were used.
+        ``seconds`` it took and the ``learners`` used.
     """
     from bigmc.api.data import ingest
     from bigmc.api.evaluation import evaluate
@@ -77,7 +77,7 @@ def warm(*, progress: ProgressCallback = silent) -> WarmResult:
 
 
 def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
-    """Find models of few and of many features, of numbers and of sets of labels, and let them label rows."""
+    """Fit models of few and many features, of numbers and of label sets, and predict with them."""
     from bigmc.api.fitting import fit
     from bigmc.api.training import load_model
 
@@ -100,7 +100,7 @@ def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
 
 
 def _write_texts(path: Path, label: Callable[[int], str | list[str]]) -> Path:
-    """Write texts, each with words of its own beside those of its class."""
+    """Write texts with words of their class and unique words."""
     with open(path, "w") as file:
         for i in range(N_ROWS):
             own = " ".join(f"own{N_OWN_WORDS * i + k}" for k in range(N_OWN_WORDS))

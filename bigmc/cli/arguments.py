@@ -1,4 +1,4 @@
-"""Commands from dataclasses: a function that takes one frozen object becomes a command with its options."""
+"""Commands from dataclasses: the fields of a function's one parameter become the options of a command."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bigmc.options.raw import RawOptions
 
 A = TypeVar("A")
 GIVEN = "given"
-"""Key of the metadata of a field that stands for the options of a class."""
+"""Metadata key of a field that holds the options of another class."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """Options of every command that has a result."""
+    """Options of every command that prints a result."""
 
     as_json: bool = option(False, "Print one JSON object.", "--json")
 
@@ -32,7 +32,7 @@ class Limited(Shown):
     """Options of commands whose memory can be limited."""
 
     memory: str | None = option(
-        None, "Memory limit above the bare process, like 512MB or 2GB.", metavar="SIZE"
+        None, "Memory that the command may add to the bare process, like 512MB or 2GB.", metavar="SIZE"
     )
 
 
@@ -40,20 +40,22 @@ class Limited(Shown):
 class Working(Limited):
     """Options of commands that work on data."""
 
-    threads: int | None = option(None, "Threads; by default all processors.", minimum=1)
+    threads: int | None = option(None, "Number of threads; by default all processors.", minimum=1)
     scheduler: str | None = option(
         None,
-        "Work on a Dask cluster that sees the same files, not on threads; --memory is for each process.",
+        "Dask scheduler; its workers must see the same files. --memory then applies to each process.",
         metavar="ADDRESS",
     )
-    scheduler_file: Path | None = option(None, "The same; the file its scheduler wrote.", metavar="FILE")
+    scheduler_file: Path | None = option(
+        None, "Scheduler file of the Dask cluster, instead of --scheduler.", metavar="FILE"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacing:
     """Options of commands that write a result."""
 
-    overwrite: bool = option(False, "Replace another file at --to, which is refused otherwise.")
+    overwrite: bool = option(False, "Replace an existing file at --to.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,22 +63,22 @@ class Training(Working, Replacing):
     """Options of commands that train a model."""
 
     dataset: str = argument("Dataset.", metavar="DATASET")
-    to: str = required("Model to make.")
+    to: str = required("Model to write.")
     split: str = option("train", "Split to train on.")
 
 
 SHARED_BY_ENVIRONMENT = ("memory", "threads", "scheduler", "scheduler_file")
-"""Options that a variable such as ``BIGMC_MEMORY`` gives to all commands."""
+"""Options that a variable such as ``BIGMC_MEMORY`` sets for all commands."""
 
 _METAVARS: Mapping[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", list[str]: "TEXT", Path: "FILE"}
-"""What stands for a value of a type in the help."""
+"""Placeholders for values of a type in the help."""
 
 
 def as_command(function: Callable[[A], None]) -> click.Command:
     """Return a command whose options are the fields of the function's only parameter.
 
-    Fields without an `Option` are no options of the command. A field made by `given` stands for the options
-    of another class: it receives those that were given, by their names.
+    Fields without an `Option` are ignored. A field made by `given` adds the options of another class and
+    receives those that were given, by name.
     """
     [kind] = [hint for name, hint in get_type_hints(function).items() if name != "return"]
     declared = _declared(kind)
@@ -110,7 +112,7 @@ def as_command(function: Callable[[A], None]) -> click.Command:
 
 
 def given(options: type[Any]) -> Any:
-    """Return a field that stands for the options of a class, and receives those that were given."""
+    """Return a field that adds the options of a class, and receives those that were given."""
     return field(metadata={GIVEN: options})
 
 
@@ -121,9 +123,9 @@ class _Declared:
     Attributes
     ----------
     hint : type
-        What its value is once parsed.
+        Type of the parsed value.
     default : object
-        Default of the field; `MISSING` where it must be given.
+        Default of the field; `MISSING` if it is required.
     group : str or None
         Field made by `given` that receives it.
     """
@@ -135,7 +137,7 @@ class _Declared:
     group: str | None = None
 
     def parameter(self) -> click.Parameter:
-        """Return the parameter of the command that stands for it."""
+        """Return the click parameter of the option."""
         option, is_list = self.option, self._is_list
         if option.is_argument:
             n_values = -1 if is_list else 1
@@ -164,7 +166,7 @@ class _Declared:
 
     @property
     def _kind(self) -> Any:
-        """Type of its value when it is given."""
+        """Type of a given value."""
         kinds = get_args(self.hint) if isinstance(self.hint, UnionType) else (self.hint,)
         kind = next(kind for kind in kinds if kind is not type(None))
         return list[str] if kind == Sequence[str] else kind
@@ -174,7 +176,7 @@ class _Declared:
         return self.option.parse is None and self._kind == list[str]
 
     def _type(self) -> click.ParamType[Any]:
-        """Return what makes a value of the text that is given."""
+        """Return the click type that converts the given text."""
         kind = self._kind
         if self.option.parse is not None:
             return Parsed(self.option.parse)
@@ -193,14 +195,14 @@ class _Declared:
         return (f"{flag}/--no-{flag[2:]}",) if self._kind is bool and default is not False else (flag,)
 
     def value(self, value: Any) -> Any:
-        """Return a value as the field has it: lists as declared, None where the option was not given."""
+        """Return a value as the field holds it: lists as declared, None if the option was not given."""
         if not self._is_list:
             return value
         return (tuple(value) if self.hint == Sequence[str] else list(value)) if value else None
 
 
 def _declared(kind: type[Any], group: str | None = None) -> list[_Declared]:
-    """Return the options of a class, those that `given` stands for in its place."""
+    """Return the options of a class, including those of its fields made by `given`."""
     hints = get_type_hints(kind)
     declared: list[_Declared] = []
     for item in fields(kind):

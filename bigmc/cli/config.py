@@ -1,4 +1,4 @@
-"""Options from a TOML file: tables named after the commands, and at the top what all of them share."""
+"""Options from a TOML file: shared options at the top, then one table per command."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bigmc.errors import DataError
 
 
 def defaults_of(path: Path, context: click.Context) -> Mapping[str, Any]:
-    """Return what a file gives, in the form of the parser's defaults.
+    """Return the options in a file, as defaults for the parser.
 
     Parameters
     ----------
     context : click.Context
-        Of the program; its command is the group of all commands.
+        Context of the program; its command is the group of all commands.
 
     Raises
     ------
     DataError
         If the file cannot be read, or names an option or a command that does not exist.
     """
-    import tomllib  # most commands get no file
+    import tomllib  # imported only if a file is given
 
     try:
         options = tomllib.loads(path.read_text())
@@ -43,7 +43,7 @@ def defaults_of(path: Path, context: click.Context) -> Mapping[str, Any]:
 
 
 def _commands(context: click.Context, group: click.Command) -> Mapping[str, Any]:
-    """Return the commands of a group by their names: commands, or for groups such a mapping again."""
+    """Return the commands of a group by name; nested groups are nested mappings."""
     assert isinstance(group, click.Group)
     commands: dict[str, Any] = {}
     for name in group.list_commands(context):
@@ -82,11 +82,11 @@ def _of_group(
 
 
 def _key(name: str) -> str:
-    """Return an option's name as a file has it: hyphens and underscores are alike."""
+    """Return an option's name with hyphens, for hyphens or underscores."""
     return name.lstrip("-").replace("_", "-")
 
 
 def load_config(context: click.Context, path: Path | None) -> None:
-    """Make the options in a file the defaults of all commands; what is given otherwise goes before."""
+    """Make the options in a file the defaults of all commands; command line and environment override them."""
     if path is not None:
         context.default_map = dict(defaults_of(path, context))

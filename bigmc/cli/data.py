@@ -1,4 +1,4 @@
-"""Commands that make a dataset and look at what is there."""
+"""Commands that make a dataset, describe or verify files, and compile kernels."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bigmc.options.ingest import IngestKeywords, IngestOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Ingest(Working):
-    """Arguments of `bigmc ingest`; an append asks which of its options were given."""
+    """Arguments of `bigmc ingest`; with `append`, only the given options are compared."""
 
-    source: list[str] = argument("Files, folders, globs, or - for standard input.")
-    to: str = required("Dataset to make.")
+    source: list[str] = argument("Files, folders, globs, addresses, or - for standard input.")
+    to: str = required("Dataset to write.")
     options: IngestKeywords = given(IngestOptions)
-    append: bool = option(False, "Add to the dataset that exists, whose options hold; nothing twice.")
+    append: bool = option(False, "Add new files to an existing dataset, with its options.")
     part: str | None = option(
         None,
-        "Do part I, from 0, of N beside other processes; the command without it completes the work.",
+        "Do only part I (from 0) of N, in one of N processes; the command without --part then finishes.",
         metavar="I/N",
     )
 
@@ -52,7 +52,7 @@ def ingest(asked: Ingest) -> None:
             dataset = ingest()
             added = dataset.n_samples - before
             if not added:
-                work.screen.say(f"nothing to append: {asked.to} has every source already")
+                work.screen.say(f"nothing to append: {asked.to} already has every source")
             for doubt in api.doubts_about_labels(dataset):
                 work.screen.say(f"note: {doubt}")
             result = dataset.info() | ({"n_appended": added} if asked.append else {})
@@ -61,14 +61,14 @@ def ingest(asked: Ingest) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Place(Shown):
-    """Arguments of commands that look at a dataset or a model."""
+    """Arguments of commands that describe or verify a dataset or a model."""
 
     path: str = argument("Dataset or model.")
 
 
 @as_command
 def info(asked: Place) -> None:
-    """Say what a dataset or a model holds."""
+    """Describe a dataset or a model."""
     from bigmc import api
 
     show(api.info(asked.path), asked)
@@ -87,7 +87,7 @@ def verify(asked: Place) -> None:
 
 @as_command
 def warm(asked: Shown) -> None:
-    """Compile all kernels now, as when an image is built: commands then start without compiling."""
+    """Compile all kernels now, for example while building an image."""
     from bigmc import api
 
     with Screen() as screen:
@@ -98,5 +98,5 @@ def warm(asked: Shown) -> None:
 def _parse_part(text: str) -> tuple[int, int]:
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal() and int(number) < int(count)):
-        raise click.BadParameter(f"{text!r} is no part; write it like 0/8, up to 7/8")
+        raise click.BadParameter(f"{text!r} is not a part; write it like 0/8, up to 7/8")
     return int(number), int(count)

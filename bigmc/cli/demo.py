@@ -1,4 +1,4 @@
-"""A complete run on real text that every machine with Python has: its installed Python sources."""
+"""A complete run on text that every machine with Python has: its installed Python sources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(
     progress: ProgressCallback = silent,
     tell: Callable[[str], None] = print,
 ) -> Mapping[str, object]:
-    """Collect lines of code, ingest, fit, compare and report; say what each step did.
+    """Collect lines of code, ingest, fit, compare and report, with a message for each step.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def run(
     progress : callable, optional
         Called with :class:`bigmc.progress.Progress`.
     tell : callable, optional
-        Called with each line of the account.
+        Called with each line of output.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def _about_fit(fitted: Mapping[str, Any], model: Path) -> str:
 
 
 class Peer(NamedTuple):
-    """What scikit-learn reaches on the test lines, and the seconds it takes."""
+    """Accuracy of scikit-learn on the test lines, and its time in seconds."""
 
     accuracy: float
     seconds: float
@@ -190,7 +190,7 @@ def collect(to: Path) -> dict[str, int]:
     if len(counts) < MIN_PACKAGES or sum(counts.values()) < MIN_LINES:
         aside.unlink()
         raise DataError(
-            f"only {sum(counts.values())} lines of {len(counts)} packages are installed here",
+            f"only {sum(counts.values())} lines of {len(counts)} packages were found",
             "install bigmc with its dependencies from PyPI, which bring their sources",
         )
     # A rerun must find the same file: otherwise its dataset would be that of another source.
@@ -198,7 +198,7 @@ def collect(to: Path) -> dict[str, int]:
         aside.unlink()
     elif to.exists() and not _is_own(to):
         aside.unlink()
-        raise DataError(f"{to} is not the text of a demonstration", "give another --to")
+        raise DataError(f"{to} was not written by bigmc demo", "give another --to")
     else:
         os.replace(aside, to)
     return counts
@@ -230,7 +230,7 @@ def _sources(folder: Path, skip: tuple[str, ...]) -> list[Path]:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Yield each line of a file that has something to say."""
+    """Yield the lines of a file that are long enough."""
     try:
         with tokenize.open(file) as source:
             text = source.read()

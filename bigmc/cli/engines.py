@@ -16,14 +16,14 @@ from bigmc.progress import ProgressCallback
 
 
 def engine_of(threads: int | None) -> Any:
-    """Return the engine of so many threads."""
+    """Return an engine with this number of threads."""
     from bigmc.engine import ThreadEngine
 
     return ThreadEngine(threads)
 
 
 class Means(TypedDict):
-    """What every function that works on data is told."""
+    """Arguments common to all functions that work on data."""
 
     memory_limit: str | None
     engine: Any
@@ -32,7 +32,7 @@ class Means(TypedDict):
 
 @dataclass(frozen=True)
 class Session:
-    """A command at work: its engine, its memory limit, and the screen that says how far it is."""
+    """A running command: its engine, memory limit, and progress display."""
 
     engine: Any
     screen: Screen
@@ -40,13 +40,13 @@ class Session:
 
     @property
     def means(self) -> Means:
-        """Keyword arguments of the function that does the work."""
+        """Keyword arguments for the API function."""
         return {"memory_limit": self.memory, "engine": self.engine, "progress": self.screen.update}
 
 
 @contextmanager
 def working(asked: Working) -> Iterator[Session]:
-    """Yield what a command works with, as its options say."""
+    """Yield the session of a command, as set by its options."""
     with Screen() as screen, workers(asked) as engine:
         yield Session(engine, screen, asked.memory)
 
@@ -59,7 +59,7 @@ def workers(asked: Working) -> Iterator[Any]:
         yield engine_of(asked.threads)
         return
     if [asked.threads, asked.scheduler, asked.scheduler_file].count(None) < 2:
-        raise click.BadParameter("give one of --threads, --scheduler and --scheduler-file")
+        raise click.BadParameter("give only one of --threads, --scheduler and --scheduler-file")
     from bigmc.engine import opened
 
     with opened(cluster) as engine:

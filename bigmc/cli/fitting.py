@@ -1,4 +1,4 @@
-"""The command that needs no choices."""
+"""The command `bigmc fit`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ class Fit(Working, RawOptions):
     """Arguments of `bigmc fit`."""
 
     source: list[str] = argument("Raw files, or one dataset.")
-    to: str = required("Model to make.")
+    to: str = required("Model to write.")
     text: list[str] | None = option(
         None,
-        "Text column; may be repeated. Without any, all columns but the label are used.",
+        "Text column; may be repeated. If no columns are given, all but the label are used.",
         metavar="COLUMN",
     )
     label: str | None = option(None, "Label column.", metavar="COLUMN")
-    dense: list[str] | None = option(None, "Number kept as a feature; may be repeated.", metavar="COLUMN")
+    dense: list[str] | None = option(
+        None, "Number that becomes one feature; may be repeated.", metavar="COLUMN"
+    )
     date: list[str] | None = option(
-        None, "Date or time that becomes day, month, weekday and hour; may be repeated.", metavar="COLUMN"
+        None, "Date or time; becomes day, month, weekday and hour; may be repeated.", metavar="COLUMN"
     )
     written: list[str] | None = option(
         None,
@@ -47,43 +49,43 @@ class Fit(Working, RawOptions):
     )
     categorical: list[str] | None = option(
         None,
-        "Category; may be repeated. One of few values becomes a column for each, others are hashed.",
+        "Category; may be repeated. If it has few values, each becomes a column; others are hashed.",
         metavar="COLUMN",
     )
     missing: str | None = option(
         None, "Missing numbers and dates: refuse, or fill with the mean, which is the default."
     )
-    label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
-    weight: str | None = option(
-        None, "Number of at least 0: how much the row counts in training.", metavar="COLUMN"
-    )
-    dataset: str | None = option(None, "Where raw data is kept; by default TO.dataset.")
+    label_separator: str | None = option(None, "Separator between several labels of a row.")
+    weight: str | None = option(None, "Sample weight in training, a number of at least 0.", metavar="COLUMN")
+    dataset: str | None = option(None, "Dataset to store raw data in; by default TO.dataset.")
     split: str | None = option(
         None,
-        "Splits of raw data; the model is then trained on train alone. By default train=0.9,test=0.1, and in "
-        "the end all rows.",
+        "Splits of raw data; the model is then trained on train only. By default train=0.9,test=0.1, and the "
+        "final model is trained on all rows.",
     )
-    group: str | None = option(None, "Column whose rows stay together in a split.", metavar="COLUMN")
-    analyzer: str | None = option(None, "word, char or char_wb; by default what learns best from a sample.")
+    group: str | None = option(
+        None, "Column of groups; rows of one group stay in one split.", metavar="COLUMN"
+    )
+    analyzer: str | None = option(None, "word, char or char_wb; by default the best on a sample.")
     ngrams: tuple[int, int] | None = option(
         None, "Shortest and longest n-gram, like 1-2.", parse=parse_ngrams
     )
     hash_bits: int | None = option(
         None, "Hash to 2^BITS buckets; by default 18 or 20, fewer with little memory."
     )
-    time: str | None = option(None, "Try no other settings after so long, like 90s, 5m or 1h.")
+    time: str | None = option(None, "Start no further trial after this time, like 90s, 5m or 1h.")
     max_features: int | None = option(
-        None, "Features that the model may have; by default texts keep as few as lose no accuracy."
+        None, "Maximum number of features; by default, for texts, the fewest without loss of accuracy."
     )
     label_thresholds: str = option(
-        "shared", "Sets of labels: shared (best micro F1), or each label its own (best macro F1)."
+        "shared", "Label sets: shared threshold (best micro F1), or each label its own (best macro F1)."
     )
-    report: str | None = option(None, "HTML page on the model and the search.")
+    report: str | None = option(None, "HTML report on the model and the search.")
 
 
 @as_command
 def fit(asked: Fit) -> None:
-    """Find, train and measure the best model of labelled data, without choices to make."""
+    """Find, train and evaluate the best model of labelled data."""
     from bigmc import api
 
     ingest = [item.name for item in fields(IngestOptions) if hasattr(asked, item.name)]
@@ -114,5 +116,5 @@ def parse_time(text: str) -> float:
     """Return the seconds of a text such as ``90``, ``90s``, ``5m`` or ``1h``."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if match is None:
-        raise click.BadParameter(f"{text!r} is no time, write it like 90s, 5m or 1h", param_hint="--time")
+        raise click.BadParameter(f"{text!r} is not a time; write it like 90s, 5m or 1h", param_hint="--time")
     return float(match[1]) * _SECONDS[match[2]]

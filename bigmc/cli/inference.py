@@ -22,12 +22,12 @@ class Evaluate(Working, Replacing, EvaluateOptions):
 
     model: str = argument("Model.")
     source: list[str] = argument("A dataset, or raw files with a label column.")
-    to: str | None = option(None, "File for the figures too, as bigmc publish reads it.")
+    to: str | None = option(None, "File for the figures, for bigmc publish.")
 
 
 @as_command
 def evaluate(asked: Evaluate) -> None:
-    """Measure a model on a split of a dataset, or on raw files with their labels."""
+    """Evaluate a model on a split of a dataset, or on raw files with labels."""
     from bigmc import api
 
     with working(asked) as work:
@@ -47,13 +47,13 @@ class Publish(Shown, Replacing):
     """Arguments of `bigmc publish`."""
 
     evaluations: list[str] = argument("Files made by bigmc evaluate --to.")
-    to: str = required("Public name of the best model.")
-    by: Literal["accuracy", "macro_f1", "micro_f1"] = option("accuracy", "Figure to choose by.")
+    to: str = required("File to publish the best model as.")
+    by: Literal["accuracy", "macro_f1", "micro_f1"] = option("accuracy", "Figure that decides.")
 
 
 @as_command
 def publish(asked: Publish) -> None:
-    """Choose the best of evaluated models and give it its public name."""
+    """Publish the best of several evaluated models."""
     from bigmc import api
 
     result = api.publish(asked.evaluations, asked.to, by=asked.by, overwrite=asked.overwrite)
@@ -66,7 +66,7 @@ class Predict(Working, Replacing, PredictOptions):
 
     model: str = argument("Model.")
     source: list[str] = argument("Raw files, one dataset, or - for JSON lines from standard input.")
-    to: str = required("File to write: Parquet, or CSV or JSON lines by its ending; - is standard output.")
+    to: str = required("File to write: Parquet, or CSV or JSON lines by its extension; - is standard output.")
 
 
 @as_command
@@ -96,7 +96,7 @@ class Inspect(Shown):
 
 @as_command
 def inspect(asked: Inspect) -> None:
-    """List the strongest features of each class, as words where their names were kept."""
+    """List the strongest features of each class, as words if names were kept."""
     from bigmc import api
 
     result = api.inspect(asked.model, top=asked.top)
@@ -111,14 +111,14 @@ class Explain(Shown):
     """Arguments of `bigmc explain`."""
 
     model: str = argument("Model.")
-    sample: str = argument("Text; of a table its row as a JSON object. - reads it from standard input.")
+    sample: str = argument("A text, or a row of a table as a JSON object; - reads it from standard input.")
     top: int = option(10, "Words per class.", minimum=1)
-    classes: int = option(5, "Classes to show, those with the largest scores.", minimum=1)
+    classes: int = option(5, "Number of classes to show, largest scores first.", minimum=1)
 
 
 @as_command
 def explain(asked: Explain) -> None:
-    """Say which words of one sample, or columns of one row, speak for which class."""
+    """Show which words of a text, or columns of a row, speak for which class."""
     from bigmc import api
 
     sample = sys.stdin.read() if asked.sample == "-" else asked.sample
@@ -140,7 +140,7 @@ class Report(Working, Replacing, ReportOptions):
 
 @as_command
 def report(asked: Report) -> None:
-    """Write a page on a model: certificate, course of the training, strongest features."""
+    """Write an HTML report on a model: certificate, training history, strongest features."""
     from bigmc import api
 
     with working(asked) as work:
@@ -160,13 +160,15 @@ class Export(Limited, Replacing):
 
     model: str = argument("Model.")
     to: str = required("File to write: .md for a model card, .onnx for a linear model as an ONNX graph.")
-    dataset: str | None = option(None, "Dataset to measure the model on, for a card.", metavar="DATASET")
+    dataset: str | None = option(
+        None, "Dataset to evaluate the model on, for a model card.", metavar="DATASET"
+    )
     split: str = option("test", "Split of the dataset.")
 
 
 @as_command
 def export(asked: Export) -> None:
-    """Write a model in another form: a model card in Markdown, or an ONNX graph."""
+    """Export a model as an ONNX graph, or write its model card in Markdown."""
     from bigmc import api
 
     result = api.export(
@@ -189,7 +191,7 @@ class Demo(Limited):
 
 @as_command
 def demo(asked: Demo) -> None:
-    """Run everything on real text of this machine: which package does a line of Python come from."""
+    """Run all steps on text of this machine: guess which package a line of Python is from."""
     from bigmc.cli.demo import run
 
     with Screen() as screen:

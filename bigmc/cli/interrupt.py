@@ -1,4 +1,4 @@
-"""How a command ends before its work is done: Ctrl-C, SIGTERM from a scheduler, a pipe nobody reads."""
+"""End a command early: on Ctrl-C, on SIGTERM from a scheduler, or when its output pipe is closed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-"""Signals that end a command, and the word for it."""
+"""Signals that end a command, and how the message names them."""
 
 _saying = threading.Lock()
 
@@ -22,10 +22,10 @@ _saying = threading.Lock()
 def stopped_by_signals() -> Iterator[None]:
     """End the process with a message and the exit code 128 + signal when one of `STOPS` comes.
 
-    It ends at once, as if killed: waiting for what is running could take minutes. Finished work and
-    checkpoints are on disk, so that the same command continues. The signal's number is written into a socket
-    that a thread of its own reads, since the main thread may be in compiled code for a long time, where
-    Python runs no handler. Having a handler also lets SIGTERM reach the first process of a container, for
+    It ends at once, as if killed: waiting for running work could take minutes. Finished work and
+    checkpoints are on disk, so the same command resumes. Python writes the signal's number into a socket that
+    a separate thread reads, since the main thread may be in compiled code for a long time, where
+    Python runs no handler. A handler also lets SIGTERM reach the first process of a container, for
     which the system otherwise ignores it.
     """
     numbers, wakeup = socket.socketpair()
@@ -44,9 +44,9 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def stopped_by_closed_pipe() -> Iterator[None]:
-    """End the process, without a word, as SIGPIPE would when nobody reads its output any more: ``| head``.
+    """End the process silently, as SIGPIPE would, when the reader of its output is gone: ``| head``.
 
-    Python ignores that signal, since a lost connection would end the process too, and raises an error.
+    Python ignores that signal, which would also end the process on a lost connection, and raises an error.
     """
     try:
         try:
@@ -54,7 +54,7 @@ def stopped_by_closed_pipe() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        os._exit(128 + signal.SIGPIPE)  # what could not be written is not tried again
+        os._exit(128 + signal.SIGPIPE)  # do not try again to flush the rest
 
 
 def _watch(numbers: socket.socket) -> None:
@@ -72,5 +72,5 @@ def _stop(number: int) -> NoReturn:
     _saying.acquire()  # never released: the main thread and the watching one may both get here
     shown_again = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
     reason = STOPS[signal.Signals(number)]
-    os.write(2, f"{shown_again}bigmc: {reason}; the same command continues where it stopped\n".encode())
+    os.write(2, f"{shown_again}bigmc: {reason}; the same command resumes where it stopped\n".encode())
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""Figures of a run as OpenMetrics text, for the collector that reads such files."""
+"""Write the figures of a run as OpenMetrics text, for a collector that reads files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _FIRST = "bigmc_run_succeeded"
 
 
 def refuse_other_file(path: Path) -> None:
-    """Refuse a place for figures where a file is that has none of a run.
+    """Refuse to overwrite a file that is not a metrics file of a run.
 
     Raises
     ------
     DataError
-        Also if it is a folder, or in none.
+        Also if the path is a folder, or its folder does not exist.
     """
-    from bigmc.api.resolve import place_of  # which ``--help`` need not wait for
+    from bigmc.api.resolve import place_of  # imported late: ``--help`` does not need it
 
-    if place_of(path).exists():  # a device or a pipe holds nothing
+    if place_of(path).exists():  # false for devices and pipes
         with path.open("rb") as file:
             beginning = file.readline(80)
         if beginning and not beginning.startswith(f"# TYPE {_FIRST} ".encode()):
@@ -36,25 +36,25 @@ def refuse_other_file(path: Path) -> None:
 def write_metrics(
     path: Path, command: str, seconds: float, last: Progress | None, error: BaseException | None
 ) -> None:
-    """Write the figures of a run that has ended, over those of the run before.
+    """Write the figures of a finished run, replacing those of an earlier run.
 
     Parameters
     ----------
     path : Path
-        A device or pipe is written into.
+        A file, a device or a pipe.
     command : str
-        Such as ``train sparse``; the label of every figure.
+        Name such as ``train sparse``; the label of every figure.
     seconds : float
         Duration of the run.
     last : Progress or None
-        The last message of the run, whose figures are written too.
+        The last message of the run; its figures are written too.
     error : BaseException or None
-        What ended it too early.
+        The error that ended the run.
 
     Raises
     ------
     DataError
-        If another file is there.
+        If the path holds another file.
     """
     from bigmc.api.resolve import place_of
 
@@ -76,5 +76,5 @@ def write_metrics(
 
 
 def _name(text: str) -> str:
-    """Return a text as part of a figure's name."""
+    """Return a text as a part of a metric's name."""
     return re.sub(r"[^a-zA-Z0-9]+", "_", text.replace("/s", "_per_second")).strip("_").lower()

@@ -1,4 +1,4 @@
-"""The program: its commands, and how it ends when something is wrong."""
+"""The program: its commands, and how errors end it."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ _HOMES = {
     "demo": "inference",
     "train": "training",
 }
-"""Commands in the order of the help, and the modules of this package that have them under their names."""
+"""Commands in the order of the help, and the modules of this package that define them."""
 
 _SPINNING = "18"
 """Logarithm of the processor cycles for which a thread of OpenBLAS spins before it sleeps: .1 ms. By default,
 28 ms or so, the threads spin for a twentieth of a short command before they are given anything to do."""
 
 _GC_THRESHOLDS = (150_000, 20, 100)
-"""New objects before a search for cycles among the youngest, and so many of these before one of the older."""
+"""Thresholds of the garbage collector's three generations."""
 
 
 class _Commands(click.Group):
-    """The commands; the module of one is imported when it is asked for."""
+    """The commands; the module of a command is imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
         return list(_HOMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; None if there is none of this name."""
+        """Return the command of a name, or None."""
         if cmd_name not in _HOMES:
             return None
         command: click.Command = getattr(import_module(f"bigmc.cli.{_HOMES[cmd_name]}"), cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; click would end with 1 where an output is closed."""
+        """Run a command; by itself click would exit with 1 if its output is closed."""
         with stopped_by_closed_pipe():
             return super().invoke(ctx)
 
@@ -90,7 +90,7 @@ class _Commands(click.Group):
 )
 @click.pass_context
 def app(context: click.Context, config: Path | None) -> None:
-    """Run the command that is named, under the defaults of a file."""
+    """Run a command, with defaults from a file."""
     load_config(context, config)
 
 
@@ -100,7 +100,7 @@ def main() -> NoReturn:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _SPINNING)  # read when numpy is imported
     # Imports make many objects and hardly any garbage: searches for cycles took a fifth of a short command.
     gc.set_threshold(*_GC_THRESHOLDS)
-    # All memory goes with the process: a search for cycles while Python ends took a tenth of a short command.
+    # The process frees all memory at its end: a search for cycles then took a tenth of a short command.
     atexit.register(gc.freeze)
     try:
         with stopped_by_signals():
@@ -108,7 +108,7 @@ def main() -> NoReturn:
     except (BigmcError, MemoryLimitError) as error:
         _fail(str(error), error)
     except MemoryError as error:
-        _fail("the machine has no memory left; give a smaller --memory", error)
+        _fail("the machine is out of memory; give a smaller --memory", error)
     except OSError as error:
         _fail(_describe(error), error)
     sys.exit(0)
@@ -117,11 +117,9 @@ def main() -> NoReturn:
 def _describe(error: OSError) -> str:
     where = f" while writing {error.filename}" if error.filename else ""
     if error.errno == errno.ENOSPC:
-        return f"no space is left on the disk{where}; free some and run the same command again, it continues"
+        return f"no space left on the disk{where}; free some space and run the same command again: it resumes"
     if error.errno == errno.EFBIG:
-        return (
-            f"a file would grow beyond what this system allows{where}; raise the limit (ulimit -f) and rerun"
-        )
+        return f"a file would exceed the system's size limit{where}; raise the limit (ulimit -f) and rerun"
     reason = os.strerror(error.errno) if error.errno else str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
 

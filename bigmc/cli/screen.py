@@ -1,4 +1,4 @@
-"""What a command says while it works: a bar on a terminal, lines in a log, JSON for a program, or nothing."""
+"""Progress of a command: a bar on a terminal, lines in a log, JSON for a program, or nothing."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 SECONDS_BETWEEN_LINES = 5.0
-"""How often progress is written where no bar can be drawn, as in a batch job's log."""
+"""Seconds between progress lines where no bar can be drawn, as in a batch job's log."""
 
 TOLD = "told as an event"
-"""Note of an error that is in the log already, so that nobody tells it once more."""
+"""Note on an error that is already in the log, so that it is not reported again."""
 
 
 @dataclass
 class Course:
-    """How far a stage is: by what is done of the whole, or, in a training, by how the gap has shrunk.
+    """Progress of a stage: the share of the work done or, in training, of the decrease of the gap.
 
-    A gap falls about as a geometric series, so the share of the way is measured in its logarithm.
+    The gap falls roughly geometrically, so its decrease is measured on a logarithmic scale.
     """
 
     started: float
@@ -41,7 +41,7 @@ class Course:
     done: int = 0
 
     def share(self, message: messages.Progress) -> float:
-        """Return the part of the stage that is done, from 0 to 1."""
+        """Return the finished share of the stage, from 0 to 1."""
         share = message.done / message.total if message.total else 0.0
         gap, tol = message.facts.get("gap", math.nan), message.facts.get("tol", math.nan)
         if gap > 0 and tol > 0 and math.isfinite(gap):
@@ -54,7 +54,7 @@ class Course:
         return min(max(share, 0.0), 1.0)
 
     def seconds_left(self, share: float, now: float) -> float | None:
-        """Return about how long the rest takes; None at the first message, before which no time is known."""
+        """Return the estimated seconds left; None at the first message, when no time is known."""
         elapsed = now - self.started
         return elapsed * (1 - share) / share if share and elapsed > 0 else None
 
@@ -92,11 +92,13 @@ class Screen:
                 error.add_note(TOLD)
         if self._settings.metrics is not None:
             seconds = time.monotonic() - self._started
-            with nullcontext() if error is None else suppress(DataError):  # what ended the run is told
+            with (
+                nullcontext() if error is None else suppress(DataError)
+            ):  # report the error that ended the run
                 write_metrics(self._settings.metrics, self._settings.command, seconds, self._last, error)
 
     def say(self, line: str) -> None:
-        """Write a line for the person at the terminal."""
+        """Write a message line."""
         if self._settings.log is LogFormat.JSON:
             self._write_event("message", message=line)
         elif not self._settings.quiet:
@@ -106,7 +108,7 @@ class Screen:
         """Show a progress message."""
         now = time.monotonic()
         course = self._courses.get(message.stage)
-        if course is None or message.done < course.done:  # a stage that comes again begins anew
+        if course is None or message.done < course.done:  # a repeated stage starts again
             course = self._courses[message.stage] = Course(now)
         course.done = message.done
         share, self._last = course.share(message), message
@@ -119,7 +121,7 @@ class Screen:
             self._write_line(message, course.seconds_left(share, now))
 
     def _is_due(self, message: messages.Progress, now: float) -> bool:
-        """Return whether a line is to be written now: at the end of a stage, and every few seconds."""
+        """Return whether to write a line now: at the end of a stage, and every few seconds."""
         finished = message.total > 0 and message.done >= message.total
         if not finished and now - self._last_line < SECONDS_BETWEEN_LINES:
             return False
@@ -156,7 +158,7 @@ class Screen:
         )
 
     def _write_event(self, event: str, **facts: Any) -> None:
-        """Write an event as a line of JSON; its own figures come before others of the same name."""
+        """Write an event as a line of JSON; `facts` do not replace the common fields."""
         entry = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "event": event,

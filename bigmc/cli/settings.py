@@ -1,4 +1,4 @@
-"""What a command says while it works, and where: options that every command has."""
+"""Options of every command: what it prints while it works, and where."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 ENVIRONMENT = "BIGMC"
-"""Prefix of variables that give options: ``BIGMC_MEMORY``, or ``BIGMC_PREDICT_SPLIT`` for one command."""
+"""Prefix of environment variables: ``BIGMC_MEMORY``, or ``BIGMC_PREDICT_SPLIT`` for one command."""
 
 
 class LogFormat(Enum):
-    """How progress is written: for a person, or a JSON object a line."""
+    """Format of progress messages: plain text, or one JSON object per line."""
 
     TEXT = "text"
     JSON = "json"
@@ -24,14 +24,14 @@ class LogFormat(Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a command says while it works.
+    """What a command prints while it works.
 
     Attributes
     ----------
     command : str
         Its name, such as ``train sparse``.
     quiet : bool
-        Say nothing but results and errors.
+        Print only results and errors.
     metrics : Path or None
         File for the figures of the run in OpenMetrics text.
     """
@@ -44,11 +44,11 @@ class Settings:
 
 _DEFAULT = Settings()
 current: ContextVar[Settings] = ContextVar("settings", default=_DEFAULT)
-"""Settings of the command that runs."""
+"""Settings of the running command."""
 
 
 def settings_options() -> list[click.Parameter]:
-    """Return the options that give `Settings`."""
+    """Return the options behind `Settings`."""
     return [
         click.Option(
             ["quiet", "--quiet", "-q"],
@@ -56,7 +56,7 @@ def settings_options() -> list[click.Parameter]:
             default=False,
             envvar="BIGMC_QUIET",
             show_envvar=True,
-            help="Say nothing but results and errors.",
+            help="Print only results and errors.",
         ),
         click.Option(
             ["log", "--log"],
@@ -65,7 +65,7 @@ def settings_options() -> list[click.Parameter]:
             show_default=True,
             envvar="BIGMC_LOG",
             show_envvar=True,
-            help="Progress for a person, or as a JSON object a line.",
+            help="Format of progress: text, or one JSON object per line.",
         ),
         click.Option(
             ["metrics", "--metrics"],
@@ -73,13 +73,13 @@ def settings_options() -> list[click.Parameter]:
             metavar="FILE",
             envvar="BIGMC_METRICS",
             show_envvar=True,
-            help="Write the figures of the run to a file, too, as OpenMetrics text.",
+            help="Write the figures of the run to this file as OpenMetrics text.",
         ),
     ]
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that works under the settings which its options give."""
+    """Return a command that runs with the settings from its options."""
 
     def run(*, quiet: bool, log: str, metrics: Path | None, **values: Any) -> None:
         name = _name(click.get_current_context())

@@ -1,4 +1,4 @@
-"""Results as a person or a program reads them."""
+"""Print results as text or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bigmc.printable import printable, printable_json
 def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) -> None:
     """Write a result to stdout: one line of JSON, or one line per figure.
 
-    Where the file that the command wrote, `beside`, is standard output itself, the result goes to stderr.
+    If the command wrote its file, `beside`, to standard output, the result goes to stderr.
     """
     stream = sys.stdout if beside is None or not _is_stdout(beside) else sys.stderr
     if asked.as_json:
@@ -34,7 +34,7 @@ def _is_stdout(to: str) -> bool:
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with null for numbers that JSON has no sign for."""
+    """Return the value with None for numbers that JSON cannot express."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -43,9 +43,9 @@ def _finite(value: Any) -> Any:
 
 
 def show_features(result: Mapping[str, Any]) -> None:
-    """Write the strongest features of each class: weight, word, count, and what collides with it.
+    """Write the strongest features of each class: weight, word, count, and colliding words.
 
-    A hashed word counts with a sign, so the weight shown is the one of the word itself.
+    Hashing gives a word a sign; the weight shown is that of the word itself.
     """
     print(f"{result['n_nonzero_features']:,} of {result['n_features']:,} features have weight")
     for entry in result["classes"]:
@@ -73,7 +73,7 @@ def show_explanation(result: Mapping[str, Any]) -> None:
 
 
 def show_path(result: Mapping[str, Any]) -> None:
-    """Write the table of a regularisation path, the chosen model marked."""
+    """Write the table of a regularisation path, with the chosen model marked."""
     print(f"  {'alpha':>10}  {'features':>9}  {'accuracy':>8}  {'macro F1':>8}  {'gap':>8}  {'passes':>6}")
     for row in result["table"]:
         mark = "*" if row["alpha"] == result["best"]["alpha"] else " "
@@ -98,12 +98,12 @@ _COLUMN_KINDS = {
 
 
 def _further(names: Sequence[str]) -> str:
-    """Return how many names are not shown."""
+    """Return a note on the number of names that are not shown."""
     return f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
 
 
 def show_fit(result: Mapping[str, Any]) -> None:
-    """Write what a search tried, which settings won, and how good they are beside simple models."""
+    """Write the trials of a search, the best settings, and their quality compared with simple models."""
     for kind, names in result["columns"].items():
         if kind not in ("text", "numeric") or len(result["columns"]) > 1:
             print(f"{_COLUMN_KINDS[kind]}: {', '.join(map(_word, names[:_MOST_NAMES]))}{_further(names)}")
@@ -132,7 +132,7 @@ def show_fit(result: Mapping[str, Any]) -> None:
         print(f"settings: {result['settings']}")
     test = result["test"]
     if test is None:
-        print("there is no test split, so nothing is measured")
+        print("there is no test split, so the model is not evaluated")
     else:
         low, high = test["interval"]
         print(
@@ -150,7 +150,9 @@ def show_fit(result: Mapping[str, Any]) -> None:
         f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
     )
     if result["n_quarantined"]:
-        print(f"{result['n_quarantined']:,} rows could not be used: rejects.parquet of the dataset says why")
+        print(
+            f"{result['n_quarantined']:,} invalid rows were set aside; the dataset's rejects.parquet says why"
+        )
     if "report" in result:
         print(f"report: {_word(result['report'])}")
 
@@ -186,5 +188,5 @@ def _value(name: str, item: object) -> str:
 
 
 def _word(item: object) -> str:
-    """Return a text of the user, such as a label, on one line and safe for a terminal."""
+    """Return a text from the user's data, such as a label, on one line and safe for a terminal."""
     return printable(str(item)).replace("\n", "\\n")

@@ -13,7 +13,7 @@ from bigmc.cli.terminal import show, show_path
 from bigmc.options.declare import argument, option, required
 from bigmc.options.learners import BoostOptions, LearnerOptions, MinimaxOptions, SparseOptions
 
-CALIBRATE = "Share of the rows to leave out, from which scores become probabilities."
+CALIBRATE = "Share of the rows to hold out, to calibrate probabilities."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class TrainBoost(BoostOptions, Training):
 
 @as_command
 def train_sparse(asked: TrainSparse) -> None:
-    """Train the sparse linear classifier: a loss, a penalty that selects features, and maybe a ridge."""
+    """Train the sparse linear classifier, with feature selection, a ridge, or both."""
     _train(asked, asked, f"--max-passes (now {asked.max_passes})", asked.warm_start, asked.calibrate)
 
 
@@ -51,7 +51,7 @@ def train_mrc(asked: TrainMinimax) -> None:
 
 @as_command
 def train_boost(asked: TrainBoost) -> None:
-    """Train the boosted classifier: stumps, rays or shallow trees of each class's own."""
+    """Train the boosted classifier: stumps, rays or shallow trees for each class."""
     _train(asked, asked, f"--rounds (now {asked.n_rounds})", calibrate=asked.calibrate)
 
 
@@ -70,7 +70,7 @@ def _train(
     warm_start: str | None = None,
     calibrate: float | None = None,
 ) -> None:
-    """Train and show the result; where it stopped before ``tol``, say what option would let it go on."""
+    """Train and show the result; if it stopped before ``tol``, name the option to increase."""
     from bigmc import api
 
     with working(asked) as work:
@@ -99,18 +99,18 @@ class Path(Working, Replacing):
     """Arguments of `bigmc path`."""
 
     dataset: str = argument("Dataset.", metavar="DATASET")
-    to: str = required("Folder for models, table and plot.")
+    to: str = required("Folder for the models, a table and a plot.")
     split: str = option("train", "Split to train on.")
-    validation: str = option("valid", "Split to choose by; without valid, a fifth of the training rows.")
-    warm_start: str | None = option(None, "Model that the first training starts from.")
-    n_alphas: int = option(10, "Penalties, from the largest that leaves a weight.", "--alphas")
-    alpha_ratio: float = option(1e-2, "The smallest penalty relative to the largest.")
-    loss: str = option("multitask_squared_hinge", "Loss.")
-    penalty: str = option("l1/l2", "Penalty.")
-    l1_ratio: float | None = option(None, "Share of the l1 norm in sparse_group.")
-    ridge: float = option(1e-5, "Strength of the squared norm beside the penalty.")
-    fit_intercept: bool = option(False, "Fit an intercept, which is not penalised.")
-    class_weight: str | None = option(None, "balanced, or nothing.")
+    validation: str = option("valid", "Validation split; if there is no valid, a fifth of the training rows.")
+    warm_start: str | None = option(None, "Model to start the first training from.")
+    n_alphas: int = option(10, "Number of penalties, from the largest with non-zero weights.", "--alphas")
+    alpha_ratio: float = option(1e-2, "Smallest penalty relative to the largest.")
+    loss: str = option("multitask_squared_hinge", "Loss, as in train sparse.")
+    penalty: str = option("l1/l2", "Penalty, as in train sparse.")
+    l1_ratio: float | None = option(None, "Share of the l1 norm in the sparse_group penalty.")
+    ridge: float = option(1e-5, "Strength of the squared norm.")
+    fit_intercept: bool = option(False, "Fit an unpenalised intercept.")
+    class_weight: str | None = option(None, "balanced: weight classes by inverse frequency.")
     tol: float = option(1e-1, "Stop each training at this relative duality gap.")
     max_passes: int = option(100, "Stop each training after so many passes.")
     random_state: int = option(0, "Seed of the order of the coordinates.", "--seed")
@@ -131,7 +131,7 @@ _PATH_PARAMETERS = (
 
 @as_command
 def path(asked: Path) -> None:
-    """Train the sparse linear classifier along falling penalties, and choose one."""
+    """Train the sparse linear classifier for decreasing penalties, and choose the best."""
     from bigmc import api
 
     parameters = {name: getattr(asked, name) for name in _PATH_PARAMETERS}

@@ -1,4 +1,4 @@
-"""What the command line makes of the texts that are given as values."""
+"""Convert the texts given on the command line to values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class Text(click.ParamType[Any]):
-    """A text; the shell completes it as the name of a file, which most are."""
+    """A text; the shell completes it as a file name, since most values are files."""
 
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text; a file of options may give a number."""
+        """Return the text; options from a file may be numbers."""
         return str(value)
 
     def shell_complete(
@@ -30,7 +30,7 @@ class Text(click.ParamType[Any]):
 
 
 class Parsed(Text):
-    """A text from which a function makes the value; it raises ValueError with the reason."""
+    """A value converted from text by a function that raises ValueError with the reason."""
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
         self._parse = parse

@@ -1,4 +1,4 @@
-"""How work on parts is carried out: on threads of this process, or on a Dask cluster."""
+"""Run work on parts: on threads of this process, or on a Dask cluster."""
 
 from bigmc.engine.base import Engine, Resources
 from bigmc.engine.choice import EngineLike, opened

@@ -1,4 +1,4 @@
-"""The one interface between an algorithm and the workers that run its parts, and what a step may use."""
+"""The interface between algorithms and the workers that run their parts; limits of a step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ R = TypeVar("R")
 
 
 class Engine(Protocol):
-    """Runs a function over parts; knows neither data nor losses.
+    """Runs a function over parts; independent of data and losses.
 
-    A part is a small description (an index, a range, a path), never the data itself: a worker opens
-    what it needs. Results come back in the order of the parts, whatever the number of workers, so
-    that a reduction over them gives the same bits everywhere.
+    A part is a small description (an index, a range, a path), never the data itself; the worker opens
+    the data. Results are returned in the order of the parts for any number of workers, so
+    reductions over them give the same bits everywhere.
     """
 
     @property
@@ -27,53 +27,53 @@ class Engine(Protocol):
 
     @property
     def n_threads(self) -> int:
-        """Number of parts that run at once in one process: they share its memory limit."""
+        """Number of parts that run at once in one process and share its memory limit."""
         ...
 
     @property
     def shares_memory(self) -> bool:
-        """Whether parts run in this process, so that they may fill arrays they are given."""
+        """Whether parts run in this process, so that they may write to shared arrays."""
         ...
 
     @property
     def process_memory(self) -> int | None:
-        """Bytes a worker's process may take before it is ended; None if the engine sets no limit."""
+        """Bytes at which a worker's process is killed; None if the engine sets no limit."""
         ...
 
     def at_most(self, n_threads: int) -> Self:
-        """Return this engine with at most so many parts at once in one process."""
+        """Return this engine with at most this number of parts at once in one process."""
         ...
 
     def local(self) -> Engine:
-        """Return threads of this process, for parts that need what is in its memory."""
+        """Return threads of this process, for parts that need data in its memory."""
         ...
 
     def prepared(self, prepare: Callable[[], None]) -> Self:
-        """Return this engine with a function that processes of its own call before the parts of a map."""
+        """Return this engine with a function that worker processes call before the parts of a map."""
         ...
 
     def usage(self) -> dict[str, int]:
-        """Return what went over the network so far: ``tasks`` and ``bytes_moved``; empty for threads."""
+        """Return the network usage so far: ``tasks`` and ``bytes_moved``; empty for threads."""
         ...
 
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` for every part, in the order of ``parts``.
 
-        The first error of a part is raised when its turn comes; parts not yet started are cancelled.
+        The error of a part is raised in the order of the parts; parts not yet started are then cancelled.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Workers, memory, and the listener of a step.
+    """Engine, memory limit and progress callback of a step.
 
     Attributes
     ----------
     engine : Engine
         Runs the parts.
     memory_limit : int
-        Bytes that the step may add to this process, and to each of the engine's own.
+        Bytes that the step may add to this process, and to each worker process.
     progress : callable
     """
 

@@ -1,4 +1,4 @@
-"""What a user may give as engine, and the one way it becomes one."""
+"""Resolve the `engine` argument of the public functions."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ EngineLike = Any
 
 @contextmanager
 def opened(given: EngineLike, prepare: Callable[[], None] | None = None) -> Iterator[Engine]:
-    """Yield the engine that `given` stands for; a connection that this call makes is closed at the end.
+    """Yield the engine for `given`; a connection opened by this call is closed at the end.
 
     Parameters
     ----------
     given : Engine, distributed.Client, str, Path or None
-        An engine or a client, which stay open; the address of a Dask scheduler, or the path of the file it
-        wrote; None for a thread per processor.
+        An engine or a client, which stay open; the address of a Dask scheduler, or the path of its scheduler
+        file; None for one thread per processor.
     prepare : callable, optional
         See `Engine.prepared`.
 
     Raises
     ------
     BigmcError
-        If it is something else, or no scheduler with workers is there.
+        If it is something else, or no scheduler with workers is found.
     """
     if given is None:
         yield ThreadEngine()

@@ -1,4 +1,4 @@
-"""Parts on the workers of a Dask cluster."""
+"""Run parts on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from bigmc.errors import BigmcError
 P = TypeVar("P")
 R = TypeVar("R")
 
-#: Seconds to wait for a scheduler, or the file that it writes.
+#: Seconds to wait for a scheduler or its file.
 CONNECT_SECONDS = 20
-#: Seconds to wait for workers where there are none: they may be starting.
+#: Seconds to wait for workers if there are none, since they may be starting.
 DESERTED_SECONDS = 300.0
-#: Seconds between two looks at the cluster while a result is waited for.
+#: Seconds between checks of the cluster while waiting for a result.
 LOOK_SECONDS = 2.0
-#: Seconds between two looks for a scheduler's file, or the first worker.
+#: Seconds between checks for a scheduler's file or the first worker.
 _PAUSE = 0.1
-#: Tasks submitted for each that runs at once: while a slow worker has the part whose turn it is, the others
-#: go on by as many. Their results wait where they were made.
+#: Tasks submitted per running task: while a slow worker has the next part in order, the others
+#: can continue with these. Their results wait on the workers.
 _AHEAD = 4
-#: A task does parts, one after the other, for so many seconds and so many bytes of results, at least one: the
-#: scheduler takes some milliseconds for a task, however short.
+#: A task runs parts for at most this many seconds and bytes of results, but at least one part, since the
+#: scheduler takes some milliseconds for every task.
 _TASK_SECONDS, _TASK_BYTES = 0.3, 2 << 20
-#: Shared arguments of more bytes travel once to each worker, not with every part.
+#: Larger shared arguments are sent once to each worker, not with every part.
 _LARGE = 1 << 16
 
 _AGAIN = "run the same command again, it continues"
@@ -51,10 +51,10 @@ _AGAIN = "run the same command again, it continues"
 class DaskEngine:
     """Run parts on a Dask cluster.
 
-    What is run must be a function at the top of a module, and parts and shared arguments small and
-    picklable: paths and numbers, not data. The workers must see the same files. Shared arguments travel
-    once to each worker, in a task of their own that the scheduler can repeat. A worker that is lost
-    costs the computation of its parts once more, nothing else: no data is left on workers.
+    The function must be defined at the top level of a module. Parts and shared arguments must be small and
+    picklable: paths and numbers, not data. The workers must see the same files. Shared arguments are sent
+    once to each worker, in a separate task that the scheduler can repeat. If a worker is lost,
+    only its parts are computed again: no data is left on workers.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class DaskEngine:
         while not self._workers():
             if time.monotonic() > deadline:
                 self.close()
-                raise BigmcError("the Dask cluster has no workers", "start some, then run this again")
+                raise BigmcError("the Dask cluster has no workers", "start some, then run the command again")
             time.sleep(_PAUSE)
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class DaskEngine:
         self.close()
 
     def __deepcopy__(self, memo: Any) -> Self:
-        """Return itself: scikit-learn copies the parameters of an estimator, and a connection is one."""
+        """Return itself, since scikit-learn copies the parameters of an estimator, including the engine."""
         return self
 
     def close(self) -> None:
@@ -108,22 +108,22 @@ class DaskEngine:
 
     @property
     def n_threads(self) -> int:
-        """Number of parts that run at once in one worker's process, at most."""
+        """Maximum number of parts that run at once in one worker process."""
         return max([1, *(self._threads(worker) for worker in self._workers())])
 
     @property
     def shares_memory(self) -> bool:
-        """Whether parts run in this process: no."""
+        """False: parts run in other processes."""
         return False
 
     @property
     def process_memory(self) -> int | None:
-        """The smallest memory limit of a worker's process, in bytes; None if none has one."""
+        """The smallest memory limit of a worker process, in bytes; None if none has one."""
         limits = [int(worker["memory_limit"] or 0) for worker in self._workers()]
         return min((limit for limit in limits if limit), default=None)
 
     def at_most(self, n_threads: int) -> Self:
-        """Return this engine with at most so many parts at once in one process."""
+        """Return this engine with at most this number of parts at once in one process."""
         if n_threads >= self.n_threads:
             return self
         return self._but(_most=n_threads)
@@ -133,14 +133,14 @@ class DaskEngine:
         return ThreadEngine()
 
     def prepared(self, prepare: Callable[[], None]) -> Self:
-        """Return this engine with a function that a worker's process calls before the first part of a map.
+        """Return this engine with a function that a worker process calls before the first part of a map.
 
-        It is a function at the top of a module, and may be called again and again.
+        It must be defined at the top level of a module, and may be called repeatedly.
         """
         return self._but(_prepare=prepare)
 
     def _but(self, **changes: Any) -> Self:
-        """Return this engine with some attributes changed; connection and counts stay shared."""
+        """Return this engine with changed attributes; connection and counts are shared."""
         other = copy(self)
         vars(other).update(changes)
         return other
@@ -152,15 +152,15 @@ class DaskEngine:
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
-        Parts that are short go to a worker several at a time. Only so many are submitted ahead of the reader
-        that results waiting for their turn cannot pile up.
+        Several short parts are sent in one task. The number of tasks submitted ahead is limited, so that
+        waiting results cannot pile up.
 
         Raises
         ------
         BigmcError
-            If a part ends one worker after the other, or the scheduler or all workers are gone.
+            If a part kills one worker after the other, or the scheduler or all workers are gone.
         """
-        # Plain pickle: it refuses a function that closes over arrays of this process.
+        # Plain pickle refuses functions that close over arrays of this process.
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
         n_workers, looked = self.n_workers, time.monotonic()
         source, left, pace = iter(parts), length_hint(parts), _Pace()
@@ -209,7 +209,7 @@ class DaskEngine:
     def _workers(self) -> list[Mapping[str, Any]]:
         try:
             return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
-        except (OSError, CancelledError, RuntimeError, KeyError):  # KeyError: it went before it said anything
+        except (OSError, CancelledError, RuntimeError, KeyError):  # KeyError: it left before it answered
             raise self._gone() from None
 
     def _threads(self, worker: Mapping[str, Any]) -> int:
@@ -220,37 +220,37 @@ class DaskEngine:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             try:
-                # Not pure: equal calls may read files that have changed in between.
+                # Not pure, since equal calls may read changed files.
                 return self._client.submit(fn, *args, pure=False)
             except (OSError, CancelledError, RuntimeError):
                 raise self._gone() from None
 
     def _result(self, future: Any, name: str) -> Any:
-        """Wait for a result, for as long as there is a scheduler, and workers or hope for new ones."""
+        """Wait for a result while there are a scheduler and workers, or workers may still come."""
         deserted: float | None = None
         while True:
             try:
                 return future.result(timeout=LOOK_SECONDS)
             except TimeoutError:
-                # An error that arrives just as the wait ends is raised by the next; this is a part's own.
+                # An error at the end of the wait is raised by the next call; this is the error of a part.
                 if future.status == "error" and isinstance(future.exception(LOOK_SECONDS), TimeoutError):
                     raise
             except KilledWorker as error:
                 raise BigmcError(
                     f"{name} ended {error.allowed_failures + 1} processes of workers, the last at "
-                    f"{error.last_worker.address}, killed or over their memory limit",
+                    f"{error.last_worker.address}, which were killed or exceeded their memory limit",
                     "give a smaller --memory, or start the workers with a larger --memory-limit; then "
                     + _AGAIN,
                 ) from None
             except (CancelledError, CommClosedError):
                 raise self._gone() from None
             except (ImportError, RuntimeError) as error:
-                # Where the scheduler cannot read a task, it says so in a RuntimeError, without the reason.
+                # A scheduler that cannot read a task raises a RuntimeError without the reason.
                 if not (isinstance(error, ImportError) or "deserialization of the task" in str(error)):
                     raise
                 reason = " ".join(str(error).split())[:80]
                 raise BigmcError(
-                    f"the Dask scheduler or a worker cannot load what it is sent ({reason})",
+                    f"the Dask scheduler or a worker cannot load the code of bigmc ({reason})",
                     "install the same bigmc and the packages it needs on all machines",
                 ) from None
             if self._client.status != "running":
@@ -281,7 +281,7 @@ def _connect(scheduler: str | Path) -> Any:
     while isinstance(scheduler, Path) and not scheduler.is_file() and time.monotonic() < deadline:
         time.sleep(_PAUSE)  # the scheduler may be about to write it
     if isinstance(scheduler, Path) and not scheduler.is_file():
-        raise BigmcError(f"there is no scheduler file {scheduler}", "give the one the scheduler wrote")
+        raise BigmcError(f"there is no scheduler file {scheduler}", "give the file that the scheduler wrote")
     try:
         if isinstance(scheduler, Path):
             return connect(scheduler_file=str(scheduler), timeout=CONNECT_SECONDS, set_as_default=False)
@@ -294,7 +294,7 @@ def _connect(scheduler: str | Path) -> Any:
 
 
 def _forget(future: Any) -> None:
-    """Cancel a future; where the scheduler is gone there is nothing to cancel."""
+    """Cancel a future, unless the scheduler is gone."""
     try:
         future.cancel()
     except (OSError, CancelledError, RuntimeError):
@@ -302,13 +302,13 @@ def _forget(future: Any) -> None:
 
 
 def _same(payload: bytes) -> bytes:
-    """Return what all parts share: as the result of a task it is made anew when a worker is lost."""
+    """Return the shared arguments as the result of a task, which is repeated if a worker is lost."""
     return payload
 
 
 @dataclass(frozen=True)
 class _Done:
-    """What a task did: its worker, and the pickled results of the first of its parts, in so many seconds."""
+    """Result of a task: its worker, the pickled results of its finished parts, and the seconds."""
 
     worker: str
     results: list[bytes]
@@ -322,23 +322,23 @@ class _Done:
 
 @dataclass
 class _Pace:
-    """How many parts make a task, by how much of one the parts that are done would have been."""
+    """Chooses the number of parts per task from the cost of finished parts."""
 
     share: float | None = None
 
     def add(self, done: _Done) -> None:
-        """Learn from a task, the last ones counting most."""
+        """Update from a finished task, with more weight on recent ones."""
         whole = max(done.seconds / _TASK_SECONDS, done.n_bytes / _TASK_BYTES, 1e-6)
         share = whole / len(done.results)
         self.share = share if self.share is None else (self.share + share) / 2
 
     def parts(self, left: int, n_workers: int) -> int:
-        """Return the parts of the next task, of so many that are left; the others shall get some too."""
+        """Return the number of parts of the next task, leaving some of the rest for other workers."""
         return 1 if self.share is None else max(1, int(min(1 / self.share, left / (2 * n_workers))))
 
 
 def _run(payload: bytes, packed: bytes, most: int | None) -> _Done:
-    """Run parts in a worker, for as long as a task may be; an error of a later one is left for its turn."""
+    """Run parts in a worker up to the length of a task; stop before a later part with an error."""
     with _opening:
         fn, shared = _opened(payload)
     results: list[bytes] = []
@@ -352,8 +352,8 @@ def _run(payload: bytes, packed: bytes, most: int | None) -> _Done:
                 break
             if isinstance(error, FileNotFoundError):
                 raise BigmcError(
-                    f"the worker at {get_worker().address} finds no {error.filename}",
-                    "keep data, models and targets in a folder that all workers see under the same path",
+                    f"the worker at {get_worker().address} cannot find {error.filename}",
+                    "put data, models and targets in a folder with the same path on all workers",
                 ) from None
             raise
         results.append(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
@@ -368,7 +368,7 @@ _opening = threading.Lock()
 
 @lru_cache(maxsize=2)
 def _opened(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return function and shared arguments, kept for the next parts; prepare the process for them."""
+    """Return function and shared arguments, cached for the next parts, and prepare the process."""
     fn, shared, prepare = pickle.loads(payload)  # from the client
     if prepare is not None:
         prepare()
@@ -377,5 +377,5 @@ def _opened(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 @lru_cache(maxsize=8)
 def _gate(most: int) -> threading.BoundedSemaphore:
-    """Return what lets so many parts of this process run at once."""
+    """Return the semaphore that limits the parts at once in this process."""
     return threading.BoundedSemaphore(most)

@@ -1,4 +1,4 @@
-"""What a process does before it works: freed memory goes back at once, kernels are compiled elsewhere."""
+"""Prepare a process for work: return freed memory at once, compile kernels elsewhere."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from bigmc.budget import give_back_free_pages
 from bigmc.kernels.compile_server import compile_elsewhere
 
 # Numba prepares LLVM (30 MB) at the first call of a kernel, and pyarrow
-# imports pandas (37 MB, where it is installed) at the first conversion. They are libraries like the others,
-# so they are loaded with them and not in the middle of a run.
+# imports pandas (37 MB, if installed) at the first conversion. Both count as libraries,
+# so load them now and not in the middle of a run.
 cpu_target.target_context  # noqa: B018  (made at first use)
 pa.array([0])
 
 _ARROW_POOL = pa.default_memory_pool()
-"""What Arrow takes memory from where it cannot be told another pool, as when it writes Parquet."""
+"""Arrow's default memory pool, which it uses where no other can be set, as for writing Parquet."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGE_BLOCK = 1 << 18
-_LARGEST_BLOCK = 32 << 20  # glibc takes no larger one
+_LARGEST_BLOCK = 32 << 20  # glibc's maximum
 
 ROOMY_LIMIT = 512_000_000
-"""From this limit on, freed memory up to a sixteenth of it is kept: asking the system for new pages takes a
-quarter of the processor time of an ingest."""
+"""Memory limit from which on up to a sixteenth of it is kept after freeing: getting new pages from the system
+takes a quarter of the processor time of an ingest."""
 
 
 @contextmanager
 def prompt_release(limit: int = 0) -> Iterator[None]:
-    """Let freed memory go back to the system at once, so that the peak is that of what is in use.
+    """Return freed memory to the system at once, so that the peak is that of the memory in use.
 
-    Where the memory limit is at least `ROOMY_LIMIT`, some is kept. Kernels that are not in numba's cache are
-    compiled by another process meanwhile.
+    If the memory limit is at least `ROOMY_LIMIT`, some is kept. Meanwhile another process compiles kernels
+    that are not in numba's cache.
 
-    By default each thread of glibc's malloc keeps a heap of its own and raises the size from which
-    blocks are returned, and Arrow's allocator keeps what it has; together they held three times what was
+    By default glibc's malloc keeps a heap per thread and raises the size from which
+    blocks are returned, and Arrow's allocator keeps freed memory; together they held three times the memory
     in use.
     """
     compile_elsewhere()
@@ -62,16 +62,16 @@ def prompt_release(limit: int = 0) -> Iterator[None]:
 
 
 def trim() -> None:
-    """Return the free pages inside the heap, which many small blocks keep apart."""
+    """Return the free pages inside the heap, which is fragmented by small blocks."""
     _ARROW_POOL.release_unused()
     give_back_free_pages()
 
 
 def prepare_process() -> None:
-    """Prepare a process that works for another, once more for every kind of work it gets.
+    """Prepare a worker process, again for every kind of work.
 
-    Freed memory goes back at once, matrix products take one thread, and kernels that the work loaded
-    are compiled by another process.
+    Freed memory is returned at once, matrix products use one thread, and another process compiles the kernels
+    of the work.
     """
     compile_elsewhere()
     _settle()

@@ -1,4 +1,4 @@
-"""Parts on the threads of this process; the kernels and codecs release the GIL."""
+"""Run parts on threads of this process; kernels and codecs release the GIL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ThreadEngine:
     Parameters
     ----------
     n_workers : int, optional
-        Number of threads; by default one per processor this process may use.
+        Number of threads; by default one per processor available to this process.
     """
 
     def __init__(self, n_workers: int | None = None) -> None:
@@ -39,41 +39,41 @@ class ThreadEngine:
 
     @property
     def n_threads(self) -> int:
-        """Number of parts that run at once in this process: all of them."""
+        """Number of parts that run at once in this process."""
         return self._n_workers
 
     @property
     def shares_memory(self) -> bool:
-        """Whether parts run in this process: yes."""
+        """True: parts run in this process."""
         return True
 
     @property
     def process_memory(self) -> int | None:
-        """Bytes this process may take: the engine sets no limit."""
+        """None: the engine sets no limit."""
         return None
 
     def at_most(self, n_threads: int) -> ThreadEngine:
-        """Return an engine of at most so many threads."""
+        """Return an engine with at most this number of threads."""
         return self if n_threads >= self._n_workers else ThreadEngine(n_threads)
 
     def local(self) -> ThreadEngine:
-        """Return this engine: its threads are of this process."""
+        """Return this engine, whose threads belong to this process."""
         return self
 
     def prepared(self, prepare: Callable[[], None]) -> ThreadEngine:
-        """Return this engine: it has no processes of its own."""
+        """Return this engine, which has no worker processes."""
         return self
 
     def usage(self) -> dict[str, int]:
-        """Return what went over the network: nothing."""
+        """Return an empty mapping: no network is used."""
         return {}
 
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
-        At most one part beyond the running ones is started ahead of the reader, so that results
-        waiting for their turn cannot pile up in memory. One thread, and a part that has parts of its own,
-        does them where it is, as is a part that is the only one: to hand it over costs more than many a part.
+        At most one part beyond the running ones is started ahead, so that waiting results
+        cannot pile up in memory. Parts run on the calling thread if there is only one thread or part, or if
+        the caller is itself a part: handing over costs more than many a part.
         """
         if self._n_workers == 1 or getattr(_here, "is_worker", False):
             for part in parts:
@@ -95,19 +95,19 @@ class ThreadEngine:
                 done, future = waiting.popleft()
                 yield done, future.result()
         finally:
-            # As a pool of its own would: nothing runs on after the map has ended.
+            # As with a separate pool, nothing runs after the map has ended.
             left = [future for _, future in waiting if not future.cancel()]
             wait(left)
 
     def _threads(self) -> ThreadPoolExecutor:
-        """Return the threads, which are kept: starting them costs more than many a part."""
+        """Return the thread pool, which is kept, since starting threads costs more than many a part."""
         if self._pool is None or self._process != os.getpid():  # a fork has no threads
             self._process = os.getpid()
             self._pool = ThreadPoolExecutor(self._n_workers, "bigmc", _become_worker)
         return self._pool
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the threads where they are."""
+        """Do not pickle the threads."""
         return self.__dict__ | {"_pool": None}
 
 
@@ -119,7 +119,7 @@ def _become_worker() -> None:
 
 
 def _as_worker(fn: Callable[..., R], *arguments: Any) -> R:
-    """Call a function as on a thread of the pool: what it maps in turn is done where it is."""
+    """Call a function like on a thread of the pool: nested maps run on the same thread."""
     _here.is_worker = True
     try:
         return fn(*arguments)

@@ -1,4 +1,4 @@
-"""The scikit-learn face of the learners: arrays and datasets in, labels and scores out."""
+"""scikit-learn estimators of the learners."""
 
 from bigmc.estimators.base import Classifier
 from bigmc.estimators.boosting import MultiBoostClassifier

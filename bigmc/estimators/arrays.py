@@ -1,4 +1,4 @@
-"""From the arrays users have to what the learners read: shards to train on, rows to score."""
+"""Convert arrays to the inputs of learners: shards to train on, rows to score."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from bigmc.errors import DataError
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.memory_shard import MAX_ROWS, MemoryShard, memory_shards
 
-#: Entries of a dense array that are looked at together.
+#: Entries of a dense array that are processed at a time.
 _BATCH_ENTRIES = 1 << 22
 
 
 def is_lazy(X: Any) -> bool:
-    """Return whether `X` is a dask collection, whose values are not computed yet."""
+    """Return whether `X` is a dask collection."""
     return hasattr(X, "__dask_graph__")
 
 
 def row_chunks(X: Any) -> Iterator[Any]:
-    """Compute a dask array chunk by chunk of its rows; what is in memory already is one chunk.
+    """Compute a dask array by chunks of its rows; data in memory is one chunk.
 
     Raises
     ------
@@ -36,7 +36,8 @@ def row_chunks(X: Any) -> Iterator[Any]:
         return
     if getattr(X, "ndim", 0) != 2 or not hasattr(X, "blocks"):
         raise DataError(
-            f"a dask {type(X).__name__} cannot be used here", "give a dask array with a row for every sample"
+            f"a dask {type(X).__name__} is not supported here",
+            "give a dask array with a row for every sample",
         )
     whole_rows = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
     for i in range(whole_rows.numblocks[0]):
@@ -63,7 +64,7 @@ def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32] | pa.ListArray)
         nonlocal done, waiting, n_waiting
         matrix = scipy.sparse.vstack(waiting, format="csr")
         if done + stop > len(codes):
-            raise DataError(f"X has more rows than y, which has {len(codes)}")
+            raise DataError(f"X has more rows than y, which has {len(codes)} labels")
         ids = np.arange(done, done + stop, dtype=np.int64)
         yield from memory_shards(matrix[:stop], codes[done : done + stop], ids, MAX_ROWS)
         done, waiting, n_waiting = done + stop, [matrix[stop:]], n_waiting - stop

@@ -40,17 +40,17 @@ _HOW = ("memory_limit", "engine")
 
 
 class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A learner with the habits of scikit-learn.
+    """A learner with scikit-learn's interface.
 
-    A classifier is a subclass with the parameters of its ``__init__``: the options of its learner by the same
-    names, ``memory_limit`` and ``engine``. One that takes weights of samples and classes derives from
+    The ``__init__`` of a subclass takes the options of its learner, by the same names, ``memory_limit`` and
+    ``engine``. A subclass with weights of samples and classes derives from
     `bigmc.estimators.weights.WeightedClassifier`, a linear one also from
     `bigmc.estimators.linear.LinearMixin`.
 
     Attributes
     ----------
     learner_type : type
-        What trains (class attribute).
+        The learner that trains (class attribute).
     takes_sparse : bool
         Whether scipy sparse matrices are accepted (class attribute).
     classes_ : array of shape (n_classes,)
@@ -59,14 +59,14 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         ``lower <= optimum <= upper`` and their ``gap``.
     n_iter_ : int
     n_passes_ : float
-        Passes over the data: entries read, in units of all entries.
+        Passes over the data: entries read divided by all entries.
     history_ : list of dict
         Figures of every pass.
     n_features_in_ : int
     feature_names_in_ : array of shape (n_features,)
-        Only when the data was a frame whose column names are all strings.
+        Only if the data was a frame whose column names are all strings.
     model_ : Model
-        What `save` writes.
+        The model that `save` writes.
     """
 
     learner_type: ClassVar[type[Learner]]
@@ -77,41 +77,41 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     engine: EngineLike
 
     def learner(self, **changes: Any) -> Learner:
-        """Return what trains, with the parameters as they are now, not checked yet, or changed."""
+        """Return the learner with the current parameters, unchecked, updated with `changes`."""
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in _HOW}
         return self.learner_type(self.learner_type.options_type(**params | changes))
 
     def check_params(self) -> None:
-        """Refuse parameters that cannot be used, as `fit` does before it looks at the data.
+        """Check the parameters, as `fit` does before it reads the data.
 
         Raises
         ------
         BigmcError
-            Naming the parameter and what may be given.
+            If a parameter is invalid; the message names it and the valid values.
         """
         self.learner().check()
 
     @classmethod
     def params_of(cls, model: Model) -> dict[str, Any]:
-        """Return the parameters of the learner that a model was made with."""
+        """Return the learner's parameters that a model was trained with."""
         own = set(cls._get_param_names()) - set(_HOW)
         return {name: value for name, value in model.params.items() if name in own}
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Train on arrays, or on a dataset, which has its labels inside.
+        """Train on arrays and labels, or on a dataset, which contains its labels.
 
         Parameters
         ----------
         X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
-            A dask array is computed chunk by chunk of its rows and kept in memory in the form of a
-            dataset; for more data than memory, ingest it.
+            A dask array is computed by chunks of its rows and kept in memory as a dataset; if it is
+            larger than memory, ingest it first.
         y : array-like of shape (n_samples,)
-            Labels of one type; left out for a dataset.
+            Labels of one type; omitted for a dataset.
 
         Raises
         ------
         ValueError
-            If there are fewer than 2 classes, or the data or the parameters cannot be used.
+            If there are fewer than 2 classes, or the data or parameters are invalid.
         MemoryLimitError
             If the memory limit is too small.
         """
@@ -127,22 +127,22 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         scratch: Path | None = None,
         start: Model | None = None,
     ) -> Self:
-        """Train on a dataset, with what a long run needs beside `fit`.
+        """Train on a dataset, with options for long runs.
 
         Parameters
         ----------
         dataset : Dataset
             Labelled samples.
         sample_weight : array-like of shape (n_samples,), optional
-            At least 0; the same as repeating or leaving out samples, of learners that take weights.
+            Numbers of at least 0, as if samples were repeated or omitted; for learners that take weights.
         checkpoint : Checkpoint, optional
-            Where the state is saved, and read from at the start.
+            Where the state is saved during training, and read at the start.
         progress : callable, optional
             Called with a `Progress` after every pass.
         scratch : Path, optional
-            Folder for scores that do not fit into memory; by default the system's for temporary files.
+            Folder for scores that do not fit into memory; by default the system's temporary folder.
         start : Model, optional
-            A model of the same kind and features to start from.
+            A model with the same kind and features to start from.
         """
         learner = self.learner(random_state=self._seed())
         with opened(self.engine) as engine:
@@ -159,23 +159,23 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         return self._take(trained.model)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each sample: the first of the classes with the largest score.
+        """Return the label of each sample: the class with the largest score, the first among equals.
 
-        Where labels are sets it is an indicator array of shape (n_samples, n_classes) instead: 1 for the
+        For label sets, return a 0/1 indicator array of shape (n_samples, n_classes) instead: 1 for the
         classes whose score is above the model's threshold.
 
         Parameters
         ----------
         X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
-            Arrays hold raw values: the weighting of the training data is applied to them. Datasets and
-            dask arrays are read part by part. A model trained on columns of files takes those instead: a
-            list of dicts, a data frame, an Arrow table or the path of a file; where it is one text column,
+            Arrays hold raw values; the weighting of the training data is applied to them. Datasets and
+            dask arrays are read part by part. A model trained on columns of files takes these columns: a
+            list of dicts, a data frame, an Arrow table or the path of a file; for a single text column
             also a list of texts.
 
         Raises
         ------
         ModelError
-            If the features of a dataset are not those of the training data.
+            If the features of a dataset differ from those of the training data.
         """
         check_is_fitted(self)
         if self.model_.label_threshold is not None:
@@ -195,7 +195,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         Returns
         -------
         float64 array of shape (n_samples, n_classes), or (n_samples,) for two classes
-            For two classes the score of the second minus that of the first, unless labels are sets.
+            For two classes, the score of the second minus that of the first, unless labels are sets.
         """
         scores = self._scores(X)
         if len(self.classes_) != 2 or self.model_.label_threshold is not None:
@@ -210,27 +210,27 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         sample : str or dict
             A text, or the columns of the training data.
         top : int, default=10
-            Words of each class, at most.
+            Maximum number of words per class.
 
         Raises
         ------
         DataError
-            If the model was trained on arrays, whose features have no words.
+            If the model was trained on arrays, whose features have no names.
         """
         check_is_fitted(self)
         return explain(self.model_, self._reader, sample, top)
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy: on arrays and their labels, or on a dataset, which has its own.
+        """Return the accuracy on arrays and labels, or on a dataset, which contains its labels.
 
-        A sample whose label was not in the training data counts as an error. Where labels are sets only a
-        set that is right as a whole counts.
+        A sample whose label was not in the training data counts as an error. For label sets, only exact
+        matches count as right.
         """
         if not isinstance(X, Dataset):
             return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
         if y is not None:
-            raise DataError("a dataset has its labels inside", "call score(dataset) without y")
+            raise DataError("a dataset already has labels", "call score(dataset) without y")
         code = {label: c for c, label in enumerate(self.classes_.tolist())}
         own = np.array([code.get(label, -1) for label in X.classes.tolist()], np.int64)
         if self.model_.label_threshold is None:
@@ -252,7 +252,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         Raises
         ------
         ModelError
-            If it is of another kind.
+            If the model has another kind.
         """
         if model.kind != cls.learner_type.kind:
             raise ModelError(f"a model of kind {model.kind!r} cannot become a {cls.__name__}")
@@ -265,7 +265,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         return tags
 
     def _take(self, model: Model) -> Self:
-        """Take over a model as the result of fitting."""
+        """Set the fitted attributes from a model."""
         self.model_ = model
         self._reader = SampleReader.of(model)
         self.classes_ = model.classes
@@ -280,16 +280,16 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         return self
 
     def _labelled(self, X: Any, y: Any) -> Dataset:
-        """Return what `fit` was given as a dataset."""
+        """Return the input of `fit` as a dataset."""
         if not isinstance(X, Dataset):
             return self._dataset(X, y)
         if y is not None:
-            raise DataError("a dataset has its labels inside", "call fit(dataset) without y")
+            raise DataError("a dataset already has labels", "call fit(dataset) without y")
         self.__dict__.pop("feature_names_in_", None)
         return X
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
-        """Return the dataset that arrays make, after scikit-learn's checks."""
+        """Return a dataset of arrays, after scikit-learn's checks."""
         if hasattr(y, "dtype") and not is_lazy(y):
             assert_all_finite(y, input_name="y")  # type_of_target casts it to int
         sets = y is not None and not is_lazy(y) and type_of_target(y) == "multilabel-indicator"
@@ -310,12 +310,12 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         return Dataset(shards, classes, self.n_features_in_, Weighting(), self._columns())
 
     def _training_chunks(self, X: Any) -> Iterator[Any]:
-        """Yield checked chunks; the first says how many features there are, and their names."""
+        """Yield checked chunks; the first determines the number and names of the features."""
         for number, chunk in enumerate(row_chunks(X)):
             yield validate_data(self, chunk, **self._accepted(), reset=number == 0)
 
     def _checked_chunks(self, X: Any) -> Iterator[Any]:
-        """Yield chunks that have the features of the training data."""
+        """Yield chunks, checked to have the features of the training data."""
         for chunk in row_chunks(X):
             yield validate_data(self, chunk, **self._accepted(), reset=False)
 
@@ -336,7 +336,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         return np.empty((0, len(self.classes_)))
 
     def _accepted(self) -> Mapping[str, Any]:
-        """Return what arrays may be like, for scikit-learn's checks."""
+        """Return the options of scikit-learn's checks of arrays."""
         return {
             "accept_sparse": "csr" if self.takes_sparse else False,
             "ensure_all_finite": "allow-nan" if self.learner_type.takes_missing else True,

@@ -22,97 +22,97 @@ from bigmc.store.dataset import Dataset
 
 
 class MultiBoostClassifier(WeightedClassifier):
-    """Boosting in which every class has weak learners of its own, with a bound on what is left to gain.
+    """Boosting with separate weak learners for every class, and a bound on the distance to the optimum.
 
     Minimises ``‖w‖₁ + C/p Σ_i Σ_{y≠y_i} exp(-(F_{y_i}(x_i) - F_y(x_i)))``, ``w ≥ 0``, over the weights of all
-    weak learners of a family, with ``F_c(x) = Σ_j w_cj h_cj(x)`` and p the number of terms: column
-    generation, whose restricted problems fast coordinate descent solves (Lin, Shen, van den Hengel and
+    weak learners of a family, with ``F_c(x) = Σ_j w_cj h_cj(x)`` and p the number of terms, by column
+    generation; fast coordinate descent solves the restricted problems (Lin, Shen, van den Hengel and
     Suter, "Fast training of effective multi-class boosting using coordinate descent optimization", ACCV
-    2012). Each pass over the data brings not one learner per class but a pool of them.
+    2012). Each pass over the data adds a pool of learners per class instead of one.
 
-    Learners cut the values as they are, NaN being missing: those samples go to the better side of a cut.
-    Of a dataset they cut the stored values; its weighting makes no difference, except ``binary``.
+    Learners split on raw values; samples with NaN, a missing value, go to the better side of a split.
+    In a dataset they split on stored values, regardless of its weighting, except ``binary``.
 
     Parameters
     ----------
     C : float or "auto", default=1e5
-        Weight of the loss against ``‖w‖₁``, above 0; larger fits closer, and noisy classes want less. Auto
-        tries seven values from 1e2 to 1e5 for at most 10 rounds each, takes the one with the fewest errors
-        on samples held out (`validation_fraction` of them, or a fifth), and trains anew with it.
+        Weight of the loss against ``‖w‖₁``, above 0; larger fits more closely, and noisy classes need less.
+        Auto tries seven values from 1e2 to 1e5 for at most 10 rounds each, takes the one with the fewest
+        errors on held-out samples (`validation_fraction` of them, or a fifth), and trains again with it.
     n_rounds : int, default=100
-        Most rounds; each is a pass over the data, or one for every level of a tree.
+        Maximum number of rounds; each is a pass over the data, or one for every level of a tree.
     max_depth : int or None, default=None
-        Levels of a learner, 1 to 4. None is 4, and 1 where fewer than a tenth of the values are stored or
-        `family` says what learners of one cut answer. Trees of 2 or more levels are grown greedily, so that
-        nothing is known of the optimum over all of them: the certificate is infinitely wide. What is known
-        is how far the weights are from the best ones for the same trees, see `restricted_certificate_`.
+        Depth of a learner, 1 to 4. None is 4, or 1 if fewer than a tenth of the values are stored or
+        `family` is not auto. Trees of depth 2 or more are grown greedily, so
+        the optimum over all trees is unknown and the certificate is infinitely wide.
+        `restricted_certificate_` bounds the gap to the best weights for the same trees.
     tol : float, default=1e-3
-        Stop when the relative gap between the bounds of the optimum is this small; with trees, when none
-        that a round finds violates optimality by more.
+        Stop when the relative gap between the bounds of the optimum is this small; with trees, when no tree
+        found in a round violates optimality by more.
     family : {"auto", "stump", "ray"}, default="auto"
-        What a learner of one cut answers: +1 on one side and -1 on the other, or +1 (or -1) on one side and 0
-        on the side of the value 0. Rays suit text: they cost what the entries of their column cost.
-        Auto takes them where fewer than a tenth of the values are stored.
+        Learners of depth 1: a stump is +1 on one side and -1 on the other; a ray is +1 (or -1) on one side
+        and 0 on the side of the value 0. Rays suit text: their cost is that of the entries in their column.
+        Auto uses rays if fewer than a tenth of the values are stored.
     learners : {"class", "shared"}, default="class"
-        Whether each class uses the learners added for it, or all classes use those that are added for any
-        (MultiBoost, Shen and Hao 2011, with which the paper compares). The optimum is the same.
+        Whether each class uses only the learners added for it, or all classes share all learners
+        (MultiBoost, Shen and Hao 2011, which the paper compares with). The optimum is the same.
     pool : int or None, default=None
-        Learners that a pass brings, of every class or shared; 1 is the published algorithm. None is 40, for
+        Learners added in a pass, per class or shared; 1 is the published algorithm. None is 40, for
         trees 20.
     max_sweeps : int or None, default=None
-        Sweeps over a class's learners for each learner that enters; 1 updates new learners only (the
-        published stage-wise variant, which goes with ``C=1e8``). None is 3, for trees 1.
+        Sweeps over a class's learners for each added learner; 1 updates new learners only (the
+        published stage-wise variant, for ``C=1e8``). None is 3, for trees 1.
     inner_rounds : int or None, default=None
-        Most learners of a class that enter between two passes. None is 30, for trees 5.
+        Maximum number of learners added per class between two passes. None is 30, for trees 5.
     learning_rate : float or None, default=None
-        Part of the way to its best value that an update moves a weight, above 0 and at most 1. None is 1, for
-        trees 0.3: the weights of greedily grown trees are better not fitted to the end.
+        Fraction of the step to its best value that an update moves a weight, above 0 and at most 1. None is
+        1, for trees 0.3, since fully fitted weights of greedily grown trees are worse.
     max_bins : int, default=255
-        Bins of a feature, 2 to 255; with no more different values no cut is lost.
+        Maximum number of bins of a feature, 2 to 255; features with fewer distinct values are exact.
     column_share : float, default=1.0
-        Share of the columns that the trees of a round may ask, drawn for every round: above 0 and at most
-        1, which is all. With fewer, trees differ more, and a round costs less. Learners of one cut ask all.
+        Share of the columns that the trees of a round may split on, drawn anew for each round, above 0 and
+        at most 1. Fewer columns make trees more different and rounds cheaper. Learners of depth 1 use all.
     n_models : int, default=1
-        Models that are trained, each with columns drawn of its own; their mean is the model. It takes a
-        `column_share` below 1. A mean of 4 errs less than one model, on tables of few rows above all.
+        Number of models to average, each with its own random columns; needs a `column_share` below 1.
+        A mean of 4 errs less than one model, above all on tables of few rows.
     min_frequency : float, default=0.0
-        Share of the samples in which a feature must be stored for trees to ask it, below 1. Beside hashed
-        texts or categories of many values, .02 leaves trees the numbers and the frequent words and values;
-        a search of all buckets at every node would take hours.
+        Trees split only on features stored in at least this share of the samples, below 1. With hashed
+        texts or categories of many values, .02 keeps the numbers and the frequent words and values;
+        searching all buckets at every node would take hours.
     validation_fraction : float, default=0.0
-        Share of the samples to hold out, below 1. The stage with the fewest errors on them is the one that
-        predicts, and its probabilities (`predict_proba`) are fitted to them; see `calibrate` for others.
+        Share of the samples to hold out, below 1. The model predicts with the stage that has the fewest
+        errors on them, and `predict_proba` is fitted to them; see also `calibrate`.
     patience : int, default=10
-        Rounds without fewer errors on these samples after which training ends.
+        Stop after this many rounds without fewer errors on these samples.
     time_limit : float or None, default=None
-        Seconds after which no further round is begun. The model then depends on the machine.
+        Seconds after which no further round starts. The model then depends on the machine.
     random_state : int, RandomState or None, default=0
-        Orders the updates and chooses the samples held out. Equal seeds give equal models, bit for bit,
+        Orders the updates and chooses the held-out samples. Equal seeds give equal models, bit for bit,
         with any number of workers.
     memory_limit : int, str or None, default=None
-        Bytes, or a text such as ``"2GB"``, that training may add to what is in memory already; None is
-        half of what the container may use.
+        Bytes, or a text such as ``"2GB"``, that training may add to the memory already in use; None is
+        half of the container's memory.
     engine : Engine, distributed.Client, str or None, default=None
-        Prices the columns; None is threads, one per processor. A client or the address of a Dask scheduler
-        has a cluster do it, on a dataset on disk that its workers see; the memory limit then holds for each
-        process. See `bigmc.solvers.boosting.cluster_pricing` and `cluster_tree_growth` for what is moved.
+        Prices the columns; None is one thread per processor. With a client or the address of a Dask
+        scheduler, a cluster prices them, on a dataset on disk that its workers see; the memory limit then
+        holds for each process. `bigmc.solvers.boosting.cluster_pricing` and `cluster_tree_growth` say what
+        is sent.
     class_weight : dict, "balanced" or None, default=None
-        Weight of each label, or inversely proportional to how often it occurs.
+        Weight of each label; ``"balanced"`` is inversely proportional to its frequency.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     C_ : float
-        The C that was used.
+        The C used.
     feature_importances_ : scipy.sparse.csr_array of shape (n_classes, n_features)
-        Sum of the weights of each class's learners by feature; a tree's is shared by its nodes.
+        Sum of the weights of each class's learners by feature; a tree's weight is split among its nodes.
     objective_ : float
     certificate_ : Certificate
         ``lower <= optimum <= upper`` and their relative ``gap``, for the optimum over all learners of the
         family, not only those in the model; ``-inf`` and ``inf`` for trees.
     restricted_certificate_ : Certificate or None
-        Of trees: the same for the optimum over those alone that have weight after the last round; None where
-        `certificate_` says more.
+        For trees: the same for the optimum over the trees that have weight after the last round; else None.
     n_iter_ : int
         Rounds.
     n_passes_ : float
@@ -121,9 +121,9 @@ class MultiBoostClassifier(WeightedClassifier):
         Figures of every round.
     n_features_in_ : int
     feature_names_in_ : array of shape (n_features,)
-        Only when the data was a frame whose column names are all strings.
+        Only if the data was a frame whose column names are all strings.
     model_ : BoostedModel
-        What `save` writes.
+        The model that `save` writes.
     """
 
     model_: BoostedModel
@@ -179,13 +179,13 @@ class MultiBoostClassifier(WeightedClassifier):
 
     @property
     def C_(self) -> float:
-        """The C that was used, given or chosen."""
+        """The C used, given or chosen."""
         check_is_fitted(self)
         return self.model_.C
 
     @property
     def restricted_certificate_(self) -> Certificate | None:
-        """Bounds on the optimum over the trees of the model alone; None for learners of one cut."""
+        """Bounds on the optimum over the trees of the model only; None for learners of depth 1."""
         check_is_fitted(self)
         last = self.history_[-1]
         if "restricted_lower" not in last:
@@ -205,7 +205,7 @@ class MultiBoostClassifier(WeightedClassifier):
         return scipy.sparse.csr_array((values, (rows, columns)), shape)
 
     def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float64]]:
-        """Yield the scores as they were after every round, shape (n_samples, n_classes).
+        """Yield the scores after every round, shape (n_samples, n_classes).
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class MultiBoostClassifier(WeightedClassifier):
             yield np.concatenate([scorer.rows(rows) for rows in batches])
 
     def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
-        """Yield the labels as they were predicted after every round; `X` as for the scores."""
+        """Yield the predicted labels after every round; `X` as for the scores."""
         for scores in self.staged_decision_function(X):
             yield self._labels(np.argmax(scores, axis=1))
 

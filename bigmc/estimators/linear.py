@@ -1,4 +1,4 @@
-"""What linear learners show of their model."""
+"""Attributes of linear classifiers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LinearMixin:
 
     @property
     def coef_(self) -> scipy.sparse.csr_array:
-        """Weights of shape (n_classes, n_features), also for two classes; made anew on every access."""
+        """Weights of shape (n_classes, n_features), even for two classes; computed at every access."""
         model: LinearModel = self.model_
         rows, classes = np.nonzero(model.coef)
         return scipy.sparse.csr_array(

@@ -24,66 +24,66 @@ from bigmc.store.feature_map import FeatureMap, Moments
 
 
 class MinimaxRiskClassifier(LinearMixin, Classifier):
-    """Multiclass classifier of least worst-case error probability, with a bound of its error.
+    """Multiclass classifier with the least worst-case error probability, and a bound on its error.
 
     Minimises ``1 − τᵀμ + φ(μ) + λᵀ|μ|``, the largest error probability over all distributions whose
     expectations of ``Φ(x, y) = e_y ⊗ ψ(x)`` are within ``λ = lambda0 s`` of their means τ over the training
     samples, s being their standard deviations (Bondugula, Mazuelas and Pérez, "Efficient large-scale
-    learning of minimax risk classifiers"). The features ψ of a dataset are used as they were ingested,
-    where `bigmc.ingest` has the same options ``standardize``, ``fourier`` and ``gamma``.
+    learning of minimax risk classifiers"). For a dataset, ψ are its features: set
+    ``standardize``, ``fourier`` and ``gamma`` in `bigmc.ingest` instead.
 
     Parameters
     ----------
     lambda0 : float or "auto", default="auto"
-        Regularisation, not negative; larger is a larger set of distributions, a larger bound, fewer weights.
-        Auto is ``2 / sqrt(n_samples)``, two standard errors of a mean, with which the bound mostly holds; see
-        `bigmc.solvers.minimax.default_lambda0`.
+        Regularisation, not negative; larger means more distributions, a larger bound, fewer weights.
+        Auto is ``2 / sqrt(n_samples)``, two standard errors of a mean, with which the bound usually holds;
+        see `bigmc.solvers.minimax.default_lambda0`.
     fit_intercept : bool, default=True
-        ψ has a component that is always 1.
+        Add a component to ψ that is always 1.
     tol : float, default=1e-3
         Stop when the difference of the bounds, a probability, is this small.
     eps1, eps2 : float, default=1e-2 and 1e-5
-        Violation from which a constraint, or a component of the feature mapping, is taken into the linear
+        Violation above which a constraint, or a component of the feature mapping, is added to the linear
         program; tightened when nothing exceeds them while the gap is above `tol`.
     n_max, m_max : int, default=400
-        Most constraints and components added at once.
+        Maximum number of constraints and components added per iteration.
     k_max : int, default=1000
-        Most iterations.
+        Maximum number of iterations.
     time_limit : float or None, default=None
-        Seconds after which the best model so far is the result, which then depends on the machine.
+        Seconds after which training stops with the best model so far, which then depends on the machine.
     standardize : bool, default=False
-        Dense arrays: features become ``(x − mean) / deviation``.
+        For dense arrays: scale features, ``(x − mean) / deviation``.
     fourier : int, default=0
-        Dense arrays: features, standardised, become so many random Fourier features.
+        For dense arrays: replace the standardised features by this number of random Fourier features.
     gamma : float or None, default=None
-        Of the kernel they approximate; None is 1 / number of features.
+        Parameter of their Gaussian kernel; None is 1 / number of features.
     deterministic : bool, default=True
-        `predict` answers the class with the largest score; otherwise it draws from `predict_proba`.
+        `predict` returns the class with the largest score; otherwise it draws from `predict_proba`.
     random_state : int, RandomState or None, default=0
-        Of the first working set, and of the draws.
+        Seed of the first working set and of the draws.
     memory_limit : int, str or None, default=None
-        Bytes, or a text such as ``"2GB"``, that training may add to what is in memory already; None is
-        half of what the container may use.
+        Bytes, or a text such as ``"2GB"``, that training may add to the memory already in use; None is
+        half of the container's memory.
     engine : Engine, distributed.Client, str or None, default=None
-        Scans the shards; None is threads, one per processor. A client or the address of a Dask scheduler
-        has a cluster do it, on a dataset on disk that its workers see; the memory limit then holds for each
-        process. Equal models with any number of workers.
+        Scans the shards; None is one thread per processor. With a client or the address of a Dask scheduler,
+        a cluster scans them, on a dataset on disk that its workers see; the memory limit then holds for each
+        process. Any number of workers gives the same model.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-        Labels that occur.
+        Labels of the data.
     coef_ : scipy.sparse.csr_array of shape (n_classes, n_features)
-        μ, made anew on every access.
+        μ, computed at every access.
     intercept_ : array of shape (n_classes,)
     lambda0_ : float
-        The regularisation that was used.
+        The regularisation used.
     objective_ : float
         Worst-case error probability of `coef_`.
     certificate_ : Certificate
         ``lower <= optimum <= upper`` and their difference ``gap``; ``upper`` bounds the error probability of
         the randomised rule (that of `predict_proba`) for every distribution in the uncertainty set. The
-        deterministic rule errs with at most twice that probability: where it is wrong, the randomised one
+        deterministic rule errs with at most twice that probability: where it is wrong, the randomised rule
         gives the right class a probability of at most one half.
     n_iter_ : int
         Iterations.
@@ -93,9 +93,9 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         Figures of every iteration.
     n_features_in_ : int
     feature_names_in_ : array of shape (n_features,)
-        Only when the data was a frame whose column names are all strings.
+        Only if the data was a frame whose column names are all strings.
     model_ : MinimaxModel
-        What `save` writes.
+        The model that `save` writes.
     """
 
     learner_type = MinimaxLearner
@@ -138,7 +138,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         self.engine = engine
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each sample: of the largest score, or drawn if not `deterministic`.
+        """Return the label of each sample: the one with the largest score, or drawn if not `deterministic`.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         return self._labels(np.minimum(codes, probabilities.shape[1] - 1))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return with which probability the randomised minimax rule answers each class.
+        """Return the probability of each class under the randomised minimax rule.
 
         Parameters
         ----------
@@ -169,13 +169,16 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         return model.probabilities(scores)
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
-        """Return the dataset that arrays make, their features mapped."""
+        """Return a dataset of arrays, with mapped features."""
         if not self._maps_features:
             return super()._dataset(X, y)
         self.check_params()
         self._check_dense(X)
         if is_lazy(X):
-            raise DataError("a dask array is mapped by ingest", "call bigmc.ingest(X, label=y, …)")
+            raise DataError(
+                "standardize and fourier are not supported here for dask arrays",
+                "call bigmc.ingest(X, label=y, …)",
+            )
         X, y = validate_data(self, X, y)
         check_classification_targets(y)
         map = FeatureMap.fit(Moments.of(X), self.fourier, self.gamma, self._seed())
@@ -184,8 +187,8 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
     def _labelled(self, X: Any, y: Any) -> Dataset:
         if isinstance(X, Dataset) and self._maps_features:
             raise DataError(
-                "the features of a dataset are made by ingest",
-                "give standardize and fourier to bigmc.ingest, and not here",
+                "ingest makes the features of a dataset",
+                "give standardize and fourier to bigmc.ingest instead",
             )
         return super()._labelled(X, y)
 
@@ -205,7 +208,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
     def _check_dense(self, X: Any) -> None:
         if self._maps_features and scipy.sparse.issparse(X):
             raise DataError(
-                "X is sparse, and standardize and fourier take dense arrays",
+                "X is sparse, but standardize and fourier need dense arrays",
                 "give X.toarray(), or train without them",
             )
 
@@ -227,7 +230,7 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
 
     @property
     def lambda0_(self) -> float:
-        """The regularisation that was used, given or chosen."""
+        """The regularisation used, given or chosen."""
         check_is_fitted(self)
         model: MinimaxModel = self.model_
         return model.lambda0

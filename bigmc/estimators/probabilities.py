@@ -1,4 +1,4 @@
-"""Probabilities of a classifier: of its model, or fitted to rows that were not trained on."""
+"""Probabilities of a classifier, from its model or calibrated on other rows."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class ProbabilityMixin:
     _take: Any
 
     def _can_tell_probabilities(self) -> bool:
-        """Tell scikit-learn whether there is `predict_proba`: the error says how to get it."""
+        """Tell scikit-learn whether there is `predict_proba`; the error says how to get it."""
         model: Model | None = getattr(self, "model_", None)
-        if model is None:  # the method says that it is not fitted
+        if model is None:  # the method raises the error that it is not fitted
             return self.learner_type.kind == "mrc" or getattr(self, "loss", None) == "log_loss"
         model.check_probabilities()
         return True
@@ -38,8 +38,8 @@ class ProbabilityMixin:
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every class, shape (n_samples, n_classes).
 
-        Of models that were calibrated, of the logistic loss, and of the minimax learner's rule. Where labels
-        are sets, the probability that the class is among them.
+        For calibrated models, the logistic loss, and the minimax learner. For label sets, the probability
+        that the class is in the set.
 
         Parameters
         ----------
@@ -50,12 +50,12 @@ class ProbabilityMixin:
         return probabilities
 
     def calibrate(self, X: Any, y: Any = None) -> Self:
-        """Fit probabilities to rows that were not trained on: arrays or texts and labels, or a dataset.
+        """Calibrate probabilities on rows that were not trained on: arrays or texts and labels, or a dataset.
 
         Raises
         ------
         DataError
-            If no label is one of the model's.
+            If no label is a class of the model.
         """
         check_is_fitted(self)
         scores = self._scores(X)
@@ -70,7 +70,7 @@ class ProbabilityMixin:
         return self
 
     def _label_indicator(self, X: Any, y: Any, code: Mapping[Any, int]) -> NDArray[np.bool_]:
-        """Return which classes are among the labels of each row, shape (n_samples, n_classes)."""
+        """Return whether each class is in the label set of each row, shape (n_samples, n_classes)."""
         if not isinstance(X, Dataset):
             return np.asarray(y.toarray() if hasattr(y, "toarray") else y, bool)
         sets = X.label_sets()

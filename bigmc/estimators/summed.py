@@ -1,4 +1,4 @@
-"""The scikit-learn face of a sum of models: it predicts, and `bigmc.fit` makes it."""
+"""Classifier around a sum of models, which `bigmc.fit` makes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigmc.model import Model, SumModel
 
 
 class SumClassifier(Classifier):
-    """A sum of models that `bigmc.fit` has made, ready to predict.
+    """Classifier around a sum of models, made by `bigmc.fit`.
 
     Parameters
     ----------
@@ -23,20 +23,20 @@ class SumClassifier(Classifier):
     Attributes
     ----------
     model_ : SumModel
-        What `save` writes; its ``parts`` are the models.
+        The model that `save` writes; its ``parts`` are the models.
     """
 
     model_: SumModel
 
-    learner_type = SparseLearner  # whose samples, without missing values, all parts take
+    learner_type = SparseLearner  # all parts take its samples, which have no missing values
 
     def __init__(self, *, memory_limit: int | str | None = None, engine: EngineLike = None) -> None:
         self.memory_limit = memory_limit
         self.engine = engine
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Refuse: which models to add up, and their weights, is what `bigmc.fit` finds out."""
-        raise ModelError("a sum of models is not trained by itself", "make one with bigmc.fit")
+        """Raise an error: only `bigmc.fit` chooses the models of a sum and their weights."""
+        raise ModelError("a sum of models cannot be trained directly", "make one with bigmc.fit")
 
     @classmethod
     def from_model(cls, model: Model) -> Self:

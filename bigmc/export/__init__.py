@@ -1,4 +1,4 @@
-"""Models in the forms of other libraries, and as a page to publish beside them."""
+"""Models in formats of other libraries, and model cards."""
 
 from bigmc.export.card import model_card
 from bigmc.export.sklearn_pipeline import to_sklearn

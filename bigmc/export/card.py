@@ -1,4 +1,4 @@
-"""A model card in Markdown: what a model is, what was proved and measured, and what to keep in mind."""
+"""Model cards in Markdown: description, certificate, evaluation and caveats."""
 
 from __future__ import annotations
 

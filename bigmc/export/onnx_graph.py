@@ -1,4 +1,4 @@
-"""A linear model as an ONNX graph: from its features to the scores of the classes and the best label."""
+"""Linear models as ONNX graphs, from features to scores and labels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def onnx_graph(model: Model) -> bytes:
         ) from None
     linear = linear_model(model)
     if linear.weighting.binary:
-        raise ModelError("binary weighting has no form in ONNX here", "predict with bigmc itself")
+        raise ModelError("binary weighting cannot be exported to ONNX", "predict with bigmc itself")
     constants: dict[str, np.ndarray[Any, Any]] = {
         "features": linear.features,
         "coef": linear.coef.astype(np.float32),

@@ -1,4 +1,4 @@
-"""A linear model as a pipeline of scikit-learn's own classes, which need no bigmc to predict."""
+"""Linear models as pipelines of scikit-learn's own classes, which predict without bigmc."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
     if spec.hasher is None:
         return []
     if len(spec.text) != 1 or spec.categorical or spec.numeric or spec.numbers:
-        raise ModelError("the model needs several columns, or other ones than text", _CURE)
+        raise ModelError("the model needs several columns, or columns that are not text", _CURE)
     hasher = HashingVectorizer(
         analyzer=spec.hasher.analyzer,
         ngram_range=spec.hasher.ngrams,
@@ -105,7 +105,7 @@ def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
     from sklearn.preprocessing import Normalizer, StandardScaler
 
     if model.weighting.binary:
-        raise ModelError("binary weighting follows the hashing, which scikit-learn does the other way", _CURE)
+        raise ModelError("the model applies binary weighting after hashing, scikit-learn before it", _CURE)
     if model.weighting.scaled:
         scaler = StandardScaler(with_mean=False)
         scaler.n_features_in_ = model.n_features

@@ -1,1 +1,1 @@
-"""Using a model: predictions of raw files or datasets, and how good they are."""
+"""Predict raw files or datasets, and evaluate predictions."""

@@ -1,4 +1,4 @@
-"""Predictions of a dataset, or of one of its splits: a shard at a time."""
+"""Predict a dataset or one of its splits, shard by shard."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class DatasetInput:
 
     @property
     def identity(self) -> Any | None:
-        """What tells the dataset from others; None if it is in memory only."""
+        """Identity of the dataset; None if it is only in memory."""
         return self.dataset.identity if self.dataset.path else None
 
     def plan(
         self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
     ) -> PredictionPlan:
-        """Return the plan; a shard is a part, whatever the memory limit."""
+        """Return the plan; parts are shards for any memory limit."""
         shards = self.dataset.shards
         rows = max((shard.n_rows for shard in shards), default=0)
         engine, scratch = divide_limit(model, resources, rows * row_cost(model, options), TASK)
@@ -40,7 +40,7 @@ class DatasetInput:
         return PredictionPlan(engine, scratch, range(len(shards)), self.dataset.n_samples, kept)
 
     def check(self, model: Model) -> None:
-        """Refuse a model of other features."""
+        """Raise an error if the model has other features."""
         model.check_features(self.dataset)
 
     def predict(self, part: int, predictor: PartPredictor) -> Predicted:

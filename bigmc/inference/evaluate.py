@@ -1,4 +1,4 @@
-"""How good a model is on labelled data."""
+"""Evaluate a model on labelled data."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def evaluate(
     saved: SavedSums = NOT_SAVED,
     counted: Dataset | None = None,
 ) -> Evaluation:
-    """Return how often the model is right on labelled samples, in one pass over them.
+    """Evaluate a model on labelled samples, in one pass over them.
 
-    Labels are matched by value, so the samples may have fewer, more or other classes than the model;
-    a row whose label the model does not know is an error of the model.
+    Labels are matched by value, so the samples may have fewer, more or other classes than the model.
+    Rows with unknown labels count as errors.
 
     Parameters
     ----------
     samples : LabelledInput
-        With the features of the model.
+        Samples with the features of the model.
     options : EvaluateOptions
-        What to add to the figures; its split is of the caller.
+        Options for additional figures; the caller handles the split.
     saved : SavedSums, optional
-        Where the sums over the parts survive a kill; by default nowhere.
+        Storage of the sums over parts, to resume after a kill; by default none.
     counted : Dataset, optional
-        Where labels are sets: samples with the same classes whose labels are counted for propensities.
+        For label sets: samples with the same classes, whose labels are counted for propensities.
 
     Returns
     -------
@@ -59,18 +59,18 @@ def evaluate(
         ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
         ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. A model with probabilities
         adds ``log_loss``, ``brier``, ``calibration_error``, ``reliability`` and more: see
-        `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. Where labels are sets
-        there is no confusion; ``accuracy`` is of whole sets, ``n_unknown_labels`` counts labels instead of
-        rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` come with them: see
+        `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. For label sets
+        there is no confusion; ``accuracy`` counts exact matches, ``n_unknown_labels`` counts labels, not
+        rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` are added: see
         `bigmc.inference.evaluate_sets.SetCounts.figures`.
 
     Raises
     ------
     ModelError
-        If the features of the dataset are not those of the model, or no label is known to it.
+        If the features of the dataset differ from those of the model, or it knows no label.
     DataError
-        If the dataset has no samples or no labels, or sets of labels where the model predicts one, or the
-        other way round, or a confusion matrix of sets is requested.
+        If the dataset has no samples or no labels, or the model predicts single labels and the dataset has
+        sets or vice versa, or a confusion matrix of sets is requested.
     MemoryLimitError
         If the memory limit does not allow one worker.
     """
@@ -101,7 +101,7 @@ def evaluate(
 
 
 def _check(model: Model, samples: LabelledInput, n_samples: int, options: EvaluateOptions) -> None:
-    """Refuse what cannot be measured."""
+    """Raise an error if the evaluation is impossible."""
     samples.check(model)
     if n_samples == 0 or len(samples.classes) == 0:
         missing = "samples" if n_samples == 0 else "labels"
@@ -111,17 +111,17 @@ def _check(model: Model, samples: LabelledInput, n_samples: int, options: Evalua
         ours, theirs = ("a set of labels", "one label")[:: 1 if sets else -1]
         raise DataError(
             f"the model predicts {ours} per sample and the dataset has {theirs}",
-            "evaluate on data with labels like those the model was trained on",
+            "evaluate on data with the same kind of labels as the training data",
         )
     if options.propensities is not None and not sets:
-        raise DataError("propensities are for sets of labels", "leave --propensities out")
+        raise DataError("propensities need sets of labels", "leave --propensities out")
     if sets and options.confusion:
         raise DataError("sets of labels have no confusion matrix", "leave --confusion out")
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """A pass over the parts of labelled samples, whose sums survive a kill.
+    """A resumable pass over the parts of labelled samples.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ def _count_part(
     scratch_bytes: int,
     *shared: Any,
 ) -> Any:
-    """Return what `count` finds in a part, on whichever worker has it."""
+    """Return the result of `count` on a part, on any worker."""
     return count(samples.part(number, model, scratch_bytes), model, *shared)
 
 
@@ -162,22 +162,22 @@ class _WithProbabilities:
         self.confusion, self.probabilities = ConfusionSums(places), ProbabilitySums()
 
     def add(self, other: tuple[Pairs, ProbabilitySums]) -> None:
-        """Add what `_count_probabilities` returned."""
+        """Add a result of `_count_probabilities`."""
         self.confusion.add(other[0])
         self.probabilities.add(other[1])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that was added up so far."""
+        """Return the sums so far."""
         return self.confusion.arrays() | self.probabilities.arrays()
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` returned."""
+        """Restore the result of `arrays`."""
         self.confusion.restore(arrays)
         self.probabilities.restore(arrays)
 
 
 def _count(run: _Pass, places: Places, resources: Resources) -> tuple[ConfusionSums, ProbabilitySums | None]:
-    """Return the sums of all parts; of labels alone where probabilities are missing or do not fit."""
+    """Return the sums of all parts; only of labels if probabilities are missing or do not fit."""
     outline, samples = run.model.outline, run.samples
     workers = samples.workers(outline, resources)
     if run.model.has_probabilities:
@@ -203,7 +203,7 @@ def _count_labels(part: LabelledPart, model: Model) -> Pairs:
 def _count_probabilities(
     part: LabelledPart, model: Model, of_truth: NDArray[np.int64]
 ) -> tuple[Pairs, ProbabilitySums]:
-    """Return the sums of a part; `of_truth` has the model's code of each class of the samples, or -1."""
+    """Return the sums of a part; `of_truth` maps the samples' classes to the model's codes, or -1."""
     labels, scores = _single(part.labels), part.scores()
     predicted = np.argmax(scores, axis=1).astype(np.int32)
     chances = model.probabilities(scores)
@@ -226,12 +226,12 @@ def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:
 def _merge_labels(
     truth: NDArray[Any], known: NDArray[Any]
 ) -> tuple[list[Any], NDArray[np.intp], NDArray[np.intp]]:
-    """Return all labels, sorted, and the place of each dataset class and of each model class."""
+    """Return all labels, sorted, and the position of each dataset class and model class."""
     theirs, ours = truth.tolist(), known.tolist()
     if not set(theirs) & set(ours):
         raise ModelError(
-            f"the model knows no label of the data (such as {theirs[0]!r}; its own are like {ours[0]!r})",
-            "evaluate on data with the labels the model was trained on",
+            f"no label of the data (such as {theirs[0]!r}) is one of the model (such as {ours[0]!r})",
+            "evaluate on data with the labels of the training data",
         )
     labels = sorted(set(theirs) | set(ours))
     place = {label: i for i, label in enumerate(labels)}

@@ -1,4 +1,4 @@
-"""How often predicted labels are right, where a sample has one."""
+"""Accuracy and F1 of single labels."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bigmc.inference.results import ByLabel, Confusion
 from bigmc.options.inference import EvaluateOptions
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
-"""True code, predicted code, and how often they come together."""
+"""True code, predicted code, and their joint count."""
 
 
 class ConfusionSums:
-    """How often each label is predicted as each; counts of parts add up.
+    """Counts of pairs of true and predicted labels; counts of parts can be added.
 
     Parameters
     ----------
     places : Places
-        Of the classes of dataset and model among all labels.
+        Positions of the classes of dataset and model among all labels.
     """
 
     def __init__(self, places: Places) -> None:
@@ -32,24 +32,24 @@ class ConfusionSums:
         self.matrix = scipy.sparse.csr_array(self._shape, dtype=np.int64)
 
     def add(self, other: Pairs) -> None:
-        """Add pairs of true and predicted code, and how often they occur."""
+        """Add counts of pairs of true and predicted code."""
         truth, predicted, counts = other
         at = self._places.of_truth[truth], self._places.of_model[predicted]
         self.matrix = self.matrix + scipy.sparse.coo_array((counts, at), self._shape)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the counts that are not zero, with their rows and columns."""
+        """Return the non-zero counts, with their rows and columns."""
         entries = self.matrix.tocoo()
         return {"truth": entries.row, "predicted": entries.col, "counts": entries.data}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` returned."""
+        """Restore the result of `arrays`."""
         at = arrays["truth"], arrays["predicted"]
         self.matrix = scipy.sparse.csr_array((arrays["counts"], at), self._shape)
 
     @property
     def counts(self) -> LabelCounts:
-        """What the confusion says of each label by itself."""
+        """The counts of each label in the confusion matrix."""
         matrix = self.matrix
         return LabelCounts(matrix.diagonal(), matrix.sum(axis=1), matrix.sum(axis=0))
 
@@ -64,7 +64,7 @@ class ConfusionSums:
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """How often each label is predicted rightly, occurs, and is predicted.
+    """Counts of correct predictions, occurrences and predictions of each label.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class LabelCounts:
         return np.flatnonzero(self.support + self.predicted)
 
     def figures(self, labels: list[Any], of_model: NDArray[np.intp], options: EvaluateOptions) -> ByLabel:
-        """Return the figures of labels, of which `of_model` has the places of those the model knows."""
+        """Return the figures of labels; `of_model` has the positions of labels that the model knows."""
         occurring = self.occurring
         f1 = _ratio(2 * self.right, self.support + self.predicted)
         known = np.isin(np.arange(len(labels)), of_model)
@@ -104,7 +104,7 @@ class LabelCounts:
 
 
 def count_labels(labels: NDArray[np.int32], predicted: NDArray[np.int32], n_classes: int) -> Pairs:
-    """Return the pairs of true and predicted code that occur in a part, and how often.
+    """Return the pairs of true and predicted code in a part, and their counts.
 
     Parameters
     ----------

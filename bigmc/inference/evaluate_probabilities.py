@@ -1,4 +1,4 @@
-"""How good probabilities are: log loss, Brier score, calibration, and figures of the order of the scores."""
+"""Evaluate probabilities: log loss, Brier score, calibration, ROC AUC and top-k accuracy."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from bigmc.inference.unfinished import FieldSums
 
 N_BINS = 15
-"""Bins of the confidence, of equal width; as Guo et al. (2017)."""
+"""Number of bins of the confidence, of equal width, as in Guo et al. (2017)."""
 TOP_K = 5
-"""Classes among which the label counts as right in ``top_5_accuracy``."""
+"""Number of top classes that count in ``top_5_accuracy``."""
 _LEAST = float(np.finfo(np.float64).tiny)
 
 
 @dataclass
 class ProbabilitySums(FieldSums):
-    """What there is to add up over samples whose label the model knows; sums of parts add up.
+    """Sums over samples whose label the model knows; sums of parts can be added.
 
     Attributes
     ----------
     bin_counts, bin_confidence, bin_right : float64 arrays of shape (N_BINS,)
-        Samples, and sums of their largest probability and of whether that was right, by that probability.
+        Number of samples, sum of their largest probabilities, and number of right ones, by bin.
     second : list of float64 arrays
-        Of two classes, the probability of the second; else empty arrays.
+        For two classes, the probabilities of the second; else empty arrays.
     is_second : list of bool arrays
     """
 
@@ -49,7 +49,7 @@ class ProbabilitySums(FieldSums):
         ----------
         chances : float64 array of shape (n_samples, n_classes)
         codes : int64 array of shape (n_samples,)
-            Their classes; -1 for labels that the model does not know, which do not count.
+            Their classes; -1 for unknown labels, which are ignored.
         """
         chances, codes = chances[codes >= 0], codes[codes >= 0]
         n, n_classes = chances.shape
@@ -73,23 +73,23 @@ class ProbabilitySums(FieldSums):
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sums as arrays, single numbers as arrays of one."""
+        """Return the sums as arrays, single numbers as arrays of length 1."""
         return {
             name: np.concatenate(v) if isinstance(v, list) else np.atleast_1d(v)
             for name, v in vars(self).items()
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` returned."""
+        """Restore the result of `arrays`."""
         super().restore(arrays)
         self.second, self.is_second = [arrays["second"]], [arrays["is_second"]]
 
     def figures(self, n_classes: int) -> dict[str, object]:
-        """Return the figures, those of scikit-learn by its names.
+        """Return the figures, with scikit-learn's names.
 
         ``log_loss`` and ``brier`` (the sum over the classes) are means over the samples;
-        ``calibration_error`` is the mean distance between confidence and share of right answers over bins
-        of the confidence, weighted by their samples; ``top_5_accuracy`` is there for more than 5 classes,
+        ``calibration_error`` is the mean difference between confidence and accuracy over bins
+        of the confidence, weighted by their samples; ``top_5_accuracy`` is given for more than 5 classes,
         ``roc_auc`` for two.
         ``reliability`` has ``confidence``, ``accuracy`` and ``n_samples`` of every bin that is not empty.
         """
@@ -125,6 +125,6 @@ def _area(chances: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     if not n_positive or not n_negative:
         return float("nan")
     ordered = np.sort(chances)
-    # Mean ranks, from 1 on, of equal values: scipy.stats, which has them too, takes 30 MB to import.
+    # Mean ranks of ties, from 1 on; importing scipy.stats for them takes 30 MB.
     ranks = 0.5 * (np.searchsorted(ordered, chances) + np.searchsorted(ordered, chances, side="right") + 1)
     return float((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))

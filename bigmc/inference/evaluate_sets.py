@@ -1,4 +1,4 @@
-"""How good predicted sets of labels are, and the order of the scores they come from."""
+"""Evaluate predicted label sets, and the ranking of their scores."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from bigmc.store.shards.label_sets import pairs_of
 
 @dataclass
 class SetCounts(FieldSums):
-    """What there is to count in some samples; counts of parts add up.
+    """Counts over samples; counts of parts can be added.
 
     Attributes
     ----------
     right : int64 array of shape (n_labels,)
-        Samples that have a label and are predicted it.
+        Samples with a label for which it is predicted.
     support, predicted : int64 arrays of shape (n_labels,)
-        Samples that have it; samples that are predicted it.
+        Samples with a label; samples for which it is predicted.
     exact : int
-        Samples whose set is predicted as it is.
+        Samples whose set is predicted exactly.
     ranking_loss, precision : float
         Sums over the samples, see `figures`.
     top : float64 array of shape (2, len(RANKS))
         Sums over the samples of precision@k and nDCG@k.
     weighted : float64 array of shape (2, len(RANKS))
-        Weights of the hits among the first k, and the most there could be; 0 without propensities.
+        Weights of the hits among the first k, and their maximum; 0 without propensities.
     """
 
     right: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Figures of an evaluation in a JSON file, with what was measured: made once, and read by `bigmc publish`."""
+"""Store an evaluation in a JSON file with its model and data, for `bigmc publish`."""
 
 from __future__ import annotations
 

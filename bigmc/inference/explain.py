@@ -1,4 +1,4 @@
-"""Why a model answers as it does: what each word of one sample adds to the score of each class."""
+"""Explain a prediction: the contribution of each word of a sample to the score of each class."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class Explanation:
     label : object
         The class with the largest score.
     classes : tuple of ClassExplanation
-        By falling score.
+        By decreasing score.
     """
 
     label: Any
     classes: tuple[ClassExplanation, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the explanation as data for JSON; ``probability`` is there where the model has it."""
+        """Return the explanation as JSON data, with ``probability`` if the model has it."""
         classes = []
         for entry in self.classes:
             known = {} if entry.probability is None else {"probability": entry.probability}
@@ -94,14 +94,14 @@ class Explanation:
 def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any], top: int) -> Explanation:
     """Return the contribution of every word of a sample to every class.
 
-    For a linear model it is the product of the word's weighted value with its weights: contributions and
-    intercept add up to the score. For trees it is the score less that of the sample without the word. Words
-    that are hashed into one feature share its contribution by how often they occur.
+    For a linear model it is the word's weighted value times its weights: contributions and
+    intercept add up to the score. For trees it is the score minus that of the sample without the word. Words
+    in the same feature share its contribution in proportion to their counts.
 
     Raises
     ------
     DataError
-        If the model was not trained on columns of named values.
+        If the model was not trained on named columns.
     """
     if not reader.spec.columns:
         raise DataError("the model was trained on arrays, whose features have no words", "look at coef_")
@@ -123,12 +123,12 @@ def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any],
 
 
 def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[str, Any]:
-    """Return a sample, made of a JSON object where a model of several columns is given a text.
+    """Return a sample; for a model of several columns, parse a text as a JSON object.
 
     Raises
     ------
     DataError
-        If that text is not a JSON object.
+        If the text is not a JSON object.
     """
     if not isinstance(sample, str) or is_one_text(spec) or not spec.columns:
         return sample
@@ -136,7 +136,7 @@ def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[
     try:
         row = json.loads(sample)
     except ValueError:
-        raise DataError("the sample is a text, and the model was trained on several columns", cure) from None
+        raise DataError("the sample is a text, but the model was trained on several columns", cure) from None
     if not isinstance(row, dict):
         raise DataError("the sample is JSON but not an object", cure)
     return row
@@ -145,15 +145,15 @@ def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[
 def _by_word(
     occurrences: Counter[tuple[str, int]], features: NDArray[np.int32], parts: NDArray[np.float64]
 ) -> tuple[list[str], NDArray[np.float64]]:
-    """Return the words of a sample and what each adds to every class, shape (n_words, n_classes).
+    """Return the words of a sample and their contributions to every class, shape (n_words, n_classes).
 
     Parameters
     ----------
     occurrences : counter of pairs of word and feature
     features : int32 array of shape (n_entries,)
-        The features of the sample that are stored; zeros are not.
+        The non-zero features of the sample.
     parts : array of shape (n_entries, n_classes)
-        What each of them adds.
+        Contribution of each feature.
     """
     pairs = list(occurrences)
     counts = np.array([occurrences[pair] for pair in pairs], np.float64)
@@ -169,7 +169,7 @@ def _by_word(
 
 
 def _parts(model: Model, rows: Rows) -> NDArray[np.float64]:
-    """Return what each feature of a sample adds to the scores, shape (n_entries, n_classes)."""
+    """Return the contributions of the features of a sample to the scores, shape (n_entries, n_classes)."""
     if isinstance(model, SumModel):
         own = zip(model.parts, model.part_weights.tolist(), strict=True)
         total: NDArray[np.float64] = sum(weight * _parts(part, rows) for part, weight in own)
@@ -193,7 +193,7 @@ def _linear_parts(model: LinearModel, rows: Rows) -> NDArray[np.float64]:
 
 
 def _differences(model: Model, rows: Rows) -> NDArray[np.float64]:
-    """Return the scores of a sample less those without each feature, shape (n_entries, n_classes)."""
+    """Return the scores of a sample minus those without each feature, shape (n_entries, n_classes)."""
     n = len(rows.indices)
     parts = np.zeros((n, model.n_classes))
     scores = model.scores(rows)[0]
@@ -207,7 +207,7 @@ def _differences(model: Model, rows: Rows) -> NDArray[np.float64]:
 
 
 def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[tuple[str, int]]:
-    """Return how often each word, or other named feature, of a sample counts for which feature."""
+    """Return the counts of words, or other named features, of a sample in each feature."""
     row = {spec.text[0]: sample} if isinstance(sample, str) else sample
     missing = (name for name, value in row.items() if value is None or value != value)  # None or NaN
     row = {**row, **dict.fromkeys(missing, "")}
@@ -225,7 +225,7 @@ def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[
 
 
 def _ngrams(hasher: TextHasher, text: str) -> Iterator[tuple[str, str]]:
-    """Yield each n-gram of a text, after the text to show for it: itself, or the word that contains it."""
+    """Yield pairs of display text and n-gram; the display text is the n-gram or the word that contains it."""
     analyzer = HashingVectorizer(
         analyzer=hasher.analyzer, ngram_range=hasher.ngrams, lowercase=hasher.lowercase
     ).build_analyzer()

@@ -1,4 +1,4 @@
-"""Which features decide for each class, by name where names were kept."""
+"""List the strongest features of each class, by name if names were kept."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from bigmc.model import Model
 
 
 def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspection:
-    """Return the features that weigh most for each class.
+    """Return the features with the largest weights for each class.
 
     Parameters
     ----------
     top : int, optional
-        Features of each class, at most.
+        Maximum number of features per class.
     n_classes : int, optional
-        List so many classes, the first ones; by default all.
+        Number of classes to list, the first ones; by default all.
 
     Returns
     -------
     dict
-        ``n_features``, ``n_nonzero_features`` and ``classes``: for each one ``label``, what else its kind of
-        model tells of a class (a linear one its ``intercept``), and ``features``, ordered by falling
-        absolute weight: ``index``, ``weight`` and ``names``. A name of a hashed feature has a ``sign`` (its
-        occurrences count with this sign) and a ``count``; several names are a known collision. A column
+        ``n_features``, ``n_nonzero_features`` and ``classes``: for each class ``label``, further facts of its
+        kind of model (for linear models ``intercept``), and ``features``, by decreasing
+        absolute weight: ``index``, ``weight`` and ``names``. A name of a hashed feature has a ``sign``, with
+        which its occurrences count, and a ``count``; several names are a known collision. A column
         of arrays has its own name; without names the list is empty.
     """
     names = _feature_names(model)
@@ -57,7 +57,7 @@ def _feature_names(model: Model) -> dict[int, list[FeatureName]]:
     names: dict[int, list[FeatureName]] = {}
     if model.names is not None:
         for entry in model.names.to_pylist():
-            # Binary weighting makes a 1 of a stored -1 too: the sign of the hash is then without effect.
+            # Binary weighting also turns -1 into 1, so the sign of the hash has no effect.
             entry["sign"] = 1 if model.weighting.binary else entry["sign"]
             names.setdefault(entry.pop("bucket"), []).append(entry)
     columns = model.feature_spec.get("columns")

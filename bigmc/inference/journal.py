@@ -1,4 +1,4 @@
-"""Finished parts of a prediction, in order, in one file: what an interrupted run does not do again."""
+"""Finished parts of a prediction, in order, in one file, so that a killed run resumes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from bigmc.store.files.untrusted import check_types, parse_json
 PARTS, POSITION = "parts.arrow", "position.json"
 
 SECONDS_BETWEEN_COMMITS = 2.0
-"""At most so much work is done again after a kill: committing waits for the disk."""
+"""Maximum work repeated after a kill; committing more often would wait for the disk."""
 
 _READ_BYTES = 1 << 20
 
 Tables = tuple[pa.Table, pa.Table]
-"""Predictions of a part, and its rows that were set aside."""
+"""Predictions of a part, and its rejected rows."""
 
 
 class Journal:
     """Keeps the tables of finished parts in a folder.
 
-    The file of parts holds two Arrow streams a part. What another file says of it, the number of parts and
-    bytes, is replaced only after those bytes are on disk; what lies behind is cut off.
+    The file of parts holds two Arrow streams per part. Another file has the committed numbers of parts and
+    bytes; it is replaced only after those bytes are on disk. Later bytes are truncated.
 
     Parameters
     ----------
     folder : Path
-        Of the run; exists.
+        Existing folder of the run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,7 +67,7 @@ class Journal:
                 yield _read_table(file), _read_table(file)
 
     def append(self, tables: Sequence[pa.Table]) -> None:
-        """Add a part; from time to time all parts so far are made to survive a kill and a power cut."""
+        """Add a part; from time to time, commit all parts to survive a kill or a power cut."""
         for table in tables:
             with pa.ipc.new_stream(self._file, table.schema) as stream:
                 stream.write_table(table)
@@ -76,7 +76,7 @@ class Journal:
             self.commit()
 
     def commit(self) -> None:
-        """Make all parts so far survive."""
+        """Commit all parts so far."""
         self._file.flush()
         self._raw.sync()
         self._bytes = self._file.tell()
@@ -86,7 +86,7 @@ class Journal:
         self._last_commit = time.monotonic()
 
     def _committed(self) -> tuple[int, int]:
-        """Return the number of parts and of bytes that survived, none where either file is damaged."""
+        """Return the committed numbers of parts and bytes; zeros if either file is damaged."""
         try:
             position = parse_json(self._position.read_bytes())
             check_types({"position": position}, {"position": dict})
@@ -100,7 +100,7 @@ class Journal:
         return 0, 0
 
     def _hash_to(self, n_bytes: int) -> None:
-        """Add to the digest what the file of parts holds up to a place."""
+        """Add the bytes of the file of parts up to a position to the digest."""
         with open(self._parts, "rb") as file:
             file.seek(self._hashed)
             while piece := file.read(min(_READ_BYTES, n_bytes - self._hashed)):

@@ -1,4 +1,4 @@
-"""What an evaluation asks of labelled samples, wherever they are, and the shards of a dataset as such."""
+"""The interface of labelled samples for evaluation, and its implementation for datasets."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from bigmc.model import Model, ModelOutline
 from bigmc.store.dataset import Dataset
 
 TASK = "evaluation"
-"""What evaluating is called in messages about memory."""
+"""Name of evaluation in messages about memory."""
 
 ROW_COST = 48
 """Bytes of a row while its shard is scored: labels, codes and best score, and pairs being sorted."""
 
 SET_COST = 192
-"""Bytes of a row's sets of labels: some four each of truth and prediction, as pairs, sorted and merged."""
+"""Bytes of a row's label sets: about four true and four predicted labels, as pairs, sorted and merged."""
 
 Workers = tuple[Engine, int]
-"""The engine with as many workers as the memory limit allows, and the bytes that each may take."""
+"""The engine with as many workers as memory allows, and the bytes of each."""
 
 
 class LabelledPart(Protocol):
-    """Some samples: their labels, and what a model says of them, each computed at its use."""
+    """Some samples: their labels and predictions, each computed when used."""
 
     @property
     def labels(self) -> pa.ChunkedArray:
@@ -50,12 +50,12 @@ class LabelledPart(Protocol):
         ...
 
     def tiles(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the scores for some classes at a time, after the first of these."""
+        """Yield the first of some classes, and the scores of these classes."""
         ...
 
 
 class LabelledInput(Protocol):
-    """Samples with labels that a model is measured on, part by part, on any worker."""
+    """Labelled samples for an evaluation, part by part, on any worker."""
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -73,19 +73,19 @@ class LabelledInput(Protocol):
         ...
 
     def check(self, model: Model) -> None:
-        """Refuse a model of other features."""
+        """Raise an error if the model has other features."""
         ...
 
     def workers(self, model: ModelOutline, resources: Resources) -> Workers:
-        """Return the workers for predicted labels; `MemoryLimitError` if not one fits."""
+        """Return the workers for predicted labels; raise `MemoryLimitError` if none fits."""
         ...
 
     def scoring_workers(self, model: ModelOutline, resources: Resources) -> Workers:
-        """Return the workers for probabilities, too; `MemoryLimitError` if not one fits."""
+        """Return the workers for labels and probabilities; raise `MemoryLimitError` if none fits."""
         ...
 
     def part(self, number: int, model: Model, scratch_bytes: int) -> LabelledPart:
-        """Return a part, for which `scratch_bytes` may be taken beside the model."""
+        """Return a part, using at most `scratch_bytes` besides the model."""
         ...
 
 
@@ -111,7 +111,7 @@ class LabelledDataset:
         return self.dataset.base[1:]
 
     def check(self, model: Model) -> None:
-        """Refuse a model of other features."""
+        """Raise an error if the model has other features."""
         model.check_features(self.dataset)
 
     def workers(self, model: ModelOutline, resources: Resources) -> Workers:

@@ -1,4 +1,4 @@
-"""Raw labelled files and arrays that a model is measured on: hashed as they are read, nothing is written."""
+"""Labelled raw files and arrays for evaluation, hashed while they are read, without writing anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bigmc.options.inference import EvaluateOptions, PredictOptions
 from bigmc.store.shards.label_sets import is_sets, pairs_of, set_column
 
 DELIMITED = ("csv", "tsv")
-"""Formats whose labels are texts until the classes of the model tell what they are."""
+"""Formats whose labels are texts; the classes of the model determine their type."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class LabelColumn:
     Attributes
     ----------
     name : str or None
-        Name of the column; None where the labels are beside a matrix.
+        Name of the column; None if the labels are separate from a matrix.
     separator : str or None
-        What stands between the labels of a row where they are texts of several.
+        Separator between several labels of a row.
     """
 
     name: str | None
@@ -43,19 +43,19 @@ class LabelColumn:
 
     @classmethod
     def of(cls, options: EvaluateOptions, format: str) -> LabelColumn:
-        """Return the column that options name, for sources of a format.
+        """Return the label column in the options, for sources of a format.
 
         Raises
         ------
         DataError
-            If it is not named, or the sources have no columns.
+            If it is not given, or the sources have no columns.
         """
         if format in MATRICES:
             if options.label is not None or options.label_separator is not None:
                 raise DataError(f"{format} data has no named columns", "leave --label out")
             return cls(None)
         if options.label is None:
-            raise DataError("the label column of raw data is not known", "name it with --label")
+            raise DataError("the label column of the raw data is not given", "name it with --label")
         return cls(options.label, options.label_separator)
 
     @property
@@ -79,20 +79,20 @@ class LabelColumn:
         missing = np.flatnonzero(find_missing(labels))
         if len(missing):
             line = int(batch.line[missing[0]])
-            raise DataError(f"{batch.path}: {line}: the label is missing", "leave the row out, or label it")
+            raise DataError(f"{batch.path}: {line}: the label is missing", "remove the row, or add its label")
         return labels
 
 
 @dataclass(frozen=True)
 class LabelledFiles:
-    """The rows of raw files or arrays with their labels; a part is so small that it fits the memory limit.
+    """Labelled rows of raw files or arrays, in parts that fit the memory limit.
 
     Attributes
     ----------
     n_workers, scratch_bytes : int
-        As many as the memory limit allows, and the bytes that each may take.
+        Number of workers that memory allows, and the bytes of each.
     classes : array of shape (n_classes,)
-        The labels that occur, sorted; this and the next are known once there was `with_classes`.
+        The labels that occur, sorted; set by `with_classes`, like the next.
     """
 
     rows: RawInput
@@ -129,7 +129,7 @@ class LabelledFiles:
         Raises
         ------
         DataError
-            If a label is missing, or of another type than the classes of the model.
+            If a label is missing, or has another type than the classes of the model.
         """
         known = model.classes.tolist()[0]
         labels: set[object] = set()
@@ -145,14 +145,14 @@ class LabelledFiles:
         return np.cumsum([part.n_rows for part in self.parts], dtype=np.int64)
 
     def check(self, model: Model) -> None:
-        """Nothing is left to refuse: the plan has looked at the columns."""
+        """Do nothing: the plan has already checked the columns."""
 
     def workers(self, model: ModelOutline, resources: Resources) -> Workers:
         """Return the workers of the plan."""
         return self._engine(resources), self.scratch_bytes
 
     def scoring_workers(self, model: ModelOutline, resources: Resources) -> Workers:
-        """Return the same, as the plan has counted the scores."""
+        """Return the same workers, since the plan includes the scores."""
         return self.workers(model, resources)
 
     def part(self, number: int, model: Model, scratch_bytes: int) -> LabelledPart:
@@ -172,7 +172,7 @@ class LabelledFiles:
         )
 
     def labels_of(self, part: Part, known: object) -> tuple[list[object], bool | None]:
-        """Return the labels of a part, written as the known one, and whether rows have sets."""
+        """Return the labels of a part, with the type of the known one, and whether they are sets."""
         coder = LabelCoder()
         for batch in self._batches(part, replace(self.reading, columns=self.column.names or None)):
             coder.encode(self.column.values(batch))
@@ -191,7 +191,7 @@ def _labels_of(part: Part, files: LabelledFiles, known: object) -> tuple[list[ob
 
 
 def _recoded(codes: pa.Array, of_coder: NDArray[np.int32]) -> pa.Array:
-    """Return labels as numbered by a coder with the codes that `of_coder` has for them."""
+    """Return the coded labels of a coder, mapped to other codes by `of_coder`."""
     if not is_sets(codes.type):
         return pa.array(of_coder[np.asarray(codes)])
     rows, own = pairs_of(codes)

@@ -1,4 +1,4 @@
-"""How the memory limit is shared among the workers that score samples."""
+"""Share the memory limit among the workers that score samples."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from bigmc.engine import Engine, Resources
 from bigmc.model import ModelOutline
 
 FIXED_COST = 32_000_000
-"""Bytes that do not depend on data or model: compiled kernels, the table of Unicode, chunks being decoded,
+"""Bytes independent of data and model: compiled kernels, the Unicode table, decoding buffers,
 stacks of threads."""
 
 SMALLEST_SCRATCH = 8 << 20
-"""With fewer bytes a worker would score very few classes, or rows, at a time."""
+"""Minimum bytes of a worker: with fewer it would score very few classes or rows at a time."""
 
 
 def smallest_limit(model: ModelOutline) -> int:
-    """Return the memory limit in bytes that scores a model with one worker, results not counted."""
+    """Return the memory limit in bytes for scoring a model with one worker, excluding results."""
     return FIXED_COST + max(model.nbytes, model.kept_bytes + SMALLEST_SCRATCH)
 
 
 def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: str) -> tuple[int, int]:
-    """Return how many workers a memory limit allows, and the bytes each may use to score.
+    """Return the number of workers that a memory limit allows, and the bytes of each for scoring.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: s
     n_workers : int
         Workers wanted.
     result : int
-        Bytes of the result of one part; a worker holds one, another one waits, and one is being written.
+        Bytes of the result of one part; per worker one is held and another waits, and one is being written.
     step : str
-        What is done, for the message.
+        Name of the step, for the message.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: s
         If it does not allow one worker; the message lists what is needed.
     """
     model_bytes = model.kept_bytes
-    # the other bytes of opening are released before anything is scored
+    # the other bytes of opening are freed before scoring
     opening = model.nbytes - model_bytes - SMALLEST_SCRATCH - 3 * result
     one = Plan.of(
         limit,
@@ -58,7 +58,7 @@ def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: s
 
 
 def divide_limit(model: ModelOutline, resources: Resources, result: int, task: str) -> tuple[Engine, int]:
-    """Return the engine with as many workers as the memory limit allows, and the bytes for each.
+    """Return the engine with as many workers as memory allows, and the bytes of each.
 
     Parameters
     ----------
@@ -81,5 +81,5 @@ def divide_limit(model: ModelOutline, resources: Resources, result: int, task: s
 
 
 def own_copy(model: ModelOutline, engine: Engine) -> int:
-    """Return the bytes of the model as it came, which a process of its own keeps beside the model."""
+    """Return the bytes of the pickled model, which a worker process keeps besides the model."""
     return 0 if engine.shares_memory else model.nbytes

@@ -1,4 +1,4 @@
-"""Predictions of one part of a source, for whichever worker has it."""
+"""Predict one part of a source, on any worker."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes o
 
 @dataclass(frozen=True)
 class PartPredictor:
-    """Predicts the samples of a part, for whichever worker has it.
+    """Predicts the samples of a part, on any worker.
 
     Attributes
     ----------
     scratch_bytes : int
-        Bytes it may take beside the model.
+        Bytes that it may use besides the model.
     kept : pyarrow.Schema
-        The columns of the source that are copied, with their types.
+        The copied columns of the source, with their types.
     reading : ReadRequest
         How raw sources are read.
     """
@@ -56,7 +56,7 @@ class PartPredictor:
 
     def raw(self, part: Part, batches: Iterable[Batch]) -> Predicted:
         """Return the predictions of a part of raw files or arrays, and the rows set aside."""
-        # Arrays: a batch may have a dozen rows, and a table costs some KB whatever it holds.
+        # Batches of arrays may have only a dozen rows, and every table costs some KB.
         done: list[Scored] = [(np.empty(0, np.int64), self._predicted(self._no_scores), self._no_scores)]
         rejects: list[Reject] = []
         kept = [self.kept.empty_table()]
@@ -87,7 +87,7 @@ class PartPredictor:
         return empty.schema
 
     def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
-        """Predict some rows at a time, so that scores of many classes fit as well."""
+        """Predict in chunks of rows, so that the scores of many classes fit."""
         step = max(1, self.scratch_bytes // 8 // (8 * self.model.n_classes))
         for lo in range(0, len(ids), step):
             indptr = rows.indptr[lo : lo + step + 1]
@@ -116,7 +116,7 @@ class PartPredictor:
         table = {"row_id": pa.array(ids, pa.int64())}
         table |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
         if self.model.label_threshold is None:
-            # Codes until it is in the file, which has a dictionary too: small, and nothing is looked up.
+            # Keep codes up to the file, which also has a dictionary: small, without lookups.
             small = predicted.to_numpy().astype(np.min_scalar_type(-max(len(labels), 1)))
             table["predicted_label"] = pa.DictionaryArray.from_arrays(pa.array(small), pa.array(labels))
         else:

@@ -1,7 +1,7 @@
-"""Predictions of a source, written to one file or stream as they come, in memory for a few parts.
+"""Predict a source part by part, and write the predictions to one file or stream.
 
-Beside the result the folder ``RESULT.wip`` holds finished parts until all are there (`journal`), so that a
-run that was killed continues; then the result takes its place, whole, with a receipt.
+The folder ``RESULT.wip`` beside the result holds finished parts (`journal`), so that a
+killed run resumes. When all are finished, the result is put in place atomically, with a receipt.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ JOB, RESULT, REJECTS = "job.json", "result", "rejects.parquet"
 
 @dataclass(frozen=True)
 class PredictionCounts:
-    """How many rows were predicted, and how many could not be used."""
+    """Numbers of predicted and of rejected rows."""
 
     n_samples: int
     n_quarantined: int
@@ -49,12 +49,12 @@ class PredictionCounts:
 
 @dataclass(frozen=True)
 class PredictionJob:
-    """Predictions of one model for one source, to one place.
+    """Prediction of one source by one model, to one output.
 
     Attributes
     ----------
     model : ModelSource
-        Read when the memory is planned; the predictions of a model without a file are made anew each time.
+        Read after planning memory; predictions of a model without a file are never resumed.
     """
 
     model: ModelSource
@@ -63,12 +63,12 @@ class PredictionJob:
     resources: Resources
 
     def run(self, source: PredictionInput, if_exists: IfExists = IfExists.REFUSE) -> PredictionCounts:
-        """Predict every row; do what is missing, or nothing.
+        """Predict all rows that are not predicted yet.
 
         Raises
         ------
         DataError
-            If the source cannot be used, or something else is at the place of the result.
+            If the source is invalid, or another file is in place of the result.
         ModelError
             If the source has other features than the model.
         BusyError
@@ -79,7 +79,7 @@ class PredictionJob:
         quarantine = self.options.on_bad_row == "quarantine"
         if self.output.kind is OutputKind.STREAM:
             if quarantine:
-                raise DataError("rows set aside need a file beside the predictions", "give --to a file")
+                raise DataError("rows can only be set aside if predictions go to a file", "give --to a file")
             return self._stream(source)
         made = self._made(source)
         done = self._done(made)
@@ -100,7 +100,7 @@ class PredictionJob:
     def _planned(
         self, source: PredictionInput, part_bytes: int | None
     ) -> tuple[PredictionPlan, PartPredictor]:
-        """Return the plan, and who carries it out: the model is read once there is memory for it."""
+        """Return the plan and its predictor; the model is read after the plan succeeds."""
         plan = source.plan(self.model.outline, self.options, self.resources, part_bytes)
         model = self.model.load()
         if self.options.proba:
@@ -109,7 +109,7 @@ class PredictionJob:
         return plan, PartPredictor(model, self.options, plan.scratch_bytes, plan.kept, plan.reading)
 
     def _made(self, source: PredictionInput) -> Mapping[str, Any] | None:
-        """Return what the result is made of; None where a part of it is in memory only."""
+        """Return the inputs of the result; None if one is only in memory."""
         data = source.identity
         if self.model.sha256 is None or data is None:
             return None
@@ -125,9 +125,9 @@ class PredictionJob:
     def _write_new(
         self, source: PredictionInput, made: Mapping[str, Any] | None, if_exists: IfExists
     ) -> PredictionCounts:
-        """Write the result, unless another file is there.
+        """Write the result, unless another file exists.
 
-        Looked at under the lock only: the same result, just written by another process, is no other file.
+        Checked under the lock, so the same result, just written by another process, is recognised.
         """
         self.output.refuse_existing(if_exists)
         if self.options.on_bad_row == "quarantine":
@@ -135,7 +135,7 @@ class PredictionJob:
         return self._write(source, made)
 
     def _write(self, source: PredictionInput, made: Mapping[str, Any] | None) -> PredictionCounts:
-        """Predict what is missing and put the result at its place."""
+        """Predict missing parts and put the result in place."""
         result, rejects = self._work / RESULT, self._work / REJECTS
         with Journal(self._work) as journal:
             part_bytes = self._claim(journal, made)
@@ -180,12 +180,12 @@ class PredictionJob:
             return self._write_tables(predictor.schema, plan.n_rows, tables, file, Path(os.devnull))
 
     def _claim(self, journal: Journal, made: Mapping[str, Any] | None) -> int | None:
-        """Return the size of parts of the interrupted run that is continued; None if there is none.
+        """Return the part size of an interrupted run to resume; None if there is none.
 
         Raises
         ------
         DataError
-            If parts of other predictions are there.
+            If there are parts of other predictions.
         """
         job = self._work / JOB
         if journal.n_parts and job.exists():
@@ -194,7 +194,7 @@ class PredictionJob:
                 return int(stored["part_bytes"])
             if made is not None and stored["made"] is not None:
                 raise DataError(
-                    f"{self._work} holds unfinished predictions of other data, options or another model",
+                    f"{self._work} holds unfinished predictions of another model, data or options",
                     "delete it, or give another --to",
                 )
         journal.clear()
@@ -204,7 +204,7 @@ class PredictionJob:
 def _tables(
     source: PredictionInput, plan: PredictionPlan, predictor: PartPredictor, journal: Journal
 ) -> Iterator[Tables]:
-    """Yield the tables of all parts: those an interrupted run left, and the others as they come."""
+    """Yield the tables of all parts: finished ones of an interrupted run, then new ones."""
     yield from journal.replay()
     n_missing = len(plan.parts) - journal.n_parts
     for table, bad in predictions(source, plan, predictor, journal.n_parts):

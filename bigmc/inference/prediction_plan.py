@@ -1,4 +1,4 @@
-"""What a prediction asks of its input, and the plan that the input answers with: parts that fit the limit."""
+"""Plan a prediction: split the input into parts that fit the memory limit."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import PredictOptions
 
 TASK = "prediction"
-"""What predicting is called in messages about memory."""
+"""Name of prediction in messages about memory."""
 
 ROW_COST = 64
-"""Bytes of a row in addition to its scores: id, label, place of the best score, their copies as a table."""
+"""Bytes of a row besides its scores: id, label, position of the best score, and copies in a table."""
 
 LABEL_COST, MOST_LABELS = 32, 4
-"""Bytes of a label of a set: as a pair, sorted, as a code, as a text; and how many a row has on average, if
-the classes are as many."""
+"""Bytes of a label of a set: as a pair, sorted, as a code, as a text; and the assumed average number of
+labels per row, if there are as many classes."""
 
 KEPT_COST = 64
-"""Bytes of a column that is copied, a row, beside the bytes it has in the source."""
+"""Bytes per row of a copied column, besides its bytes in the source."""
 
 
 @dataclass(frozen=True)
 class PredictionPlan:
-    """The parts of an input, who predicts them, and in how much memory.
+    """The parts of an input, their workers, and memory.
 
     Attributes
     ----------
     engine : Engine
-        With as many workers as the memory limit allows.
+        Engine with as many workers as memory allows.
     scratch_bytes : int
-        Bytes that a worker may take beside the model.
+        Bytes that a worker may use besides the model.
     parts : sequence
         Numbers of shards, or parts of raw sources.
     n_rows : int
         Rows of all parts.
     kept : pyarrow.Schema
-        The columns of the input that are copied, with their types.
+        The copied columns of the input, with their types.
     reading : ReadRequest
         How raw sources are read.
     part_bytes : int
-        About the source bytes of a part; 0 for datasets, whose parts do not depend on the memory limit.
+        Approximate source bytes of a part; 0 for datasets, whose parts do not depend on the memory limit.
     """
 
     engine: Engine
@@ -64,7 +64,7 @@ class PredictionInput(Protocol):
 
     @property
     def identity(self) -> Any | None:
-        """What tells the rows from others, as JSON data; None if they are in memory only."""
+        """Identity of the rows, as JSON data; None if they are only in memory."""
         ...
 
     def plan(
@@ -75,19 +75,19 @@ class PredictionInput(Protocol):
         Parameters
         ----------
         part_bytes : int or None
-            Size of the parts of an interrupted run, which is kept where the memory limit allows.
+            Part size of an interrupted run, kept if memory allows.
 
         Raises
         ------
         DataError
-            If the rows lack a column that the model needs, or one that shall be copied.
+            If the rows lack a column that the model needs, or one to copy.
         MemoryLimitError
             If the memory limit does not allow one worker.
         """
         ...
 
     def check(self, model: Model) -> None:
-        """Refuse a model of other features, as far as its outline does not tell."""
+        """Check the features of the model that its outline does not show."""
         ...
 
     def predict(self, part: Any, predictor: PartPredictor) -> Predicted:
@@ -109,6 +109,6 @@ def _predict(part: Any, source: PredictionInput, predictor: PartPredictor) -> Pr
 def row_cost(model: ModelOutline, options: PredictOptions) -> int:
     """Return the bytes of the result of a row."""
     labels = LABEL_COST * min(model.n_classes, MOST_LABELS) if model.has_sets else 0
-    # Scores exist three times for a moment: as computed, as columns, and encoded for the file.
+    # Scores briefly exist three times: as computed, as columns, and encoded for the file.
     scores = 3 * 8 * model.n_classes if options.per_class else 0
     return ROW_COST + labels + scores + KEPT_COST * len(options.keep)

@@ -1,8 +1,8 @@
-"""Precision@k that is just to rare labels: a hit counts by how seldom such a label is noticed.
+"""Propensity-scored precision@k, in which hits of rare labels count more.
 
-Who labels a sample overlooks labels, rare ones more often. Jain, Prabhu and Varma, "Extreme multi-label loss
+Annotators overlook labels, rare ones more often. Jain, Prabhu and Varma, "Extreme multi-label loss
 functions for recommendation, tagging, ranking and other missing label applications", KDD 2016: the
-probability that a label which applies was given, its propensity, is a sigmoid of the logarithm of how many of
+probability that a relevant label was given, its propensity, is a sigmoid of the logarithm of how many of
 ``N`` samples have the label, ``p = 1 / (1 + C exp(-A log(N_l + B)))`` with ``C = (log N - 1) (B + 1)^A``.
 """
 
@@ -16,11 +16,11 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.shards.label_sets import pairs_of
 
 A, B = 0.55, 1.5
-"""Of the sigmoid: what the authors take for data sets they have not measured."""
+"""Constants of the sigmoid that the authors use for data sets without measurements."""
 
 
 def label_counts(dataset: Dataset) -> NDArray[np.int64]:
-    """Return how many samples have each class among their labels, shape (n_classes,)."""
+    """Return the number of samples with each label, shape (n_classes,)."""
     counts = np.zeros(dataset.n_classes, np.int64)
     for shard in dataset.shards:
         _, codes = pairs_of(shard.table(["label"]).column("label"))
@@ -29,7 +29,7 @@ def label_counts(dataset: Dataset) -> NDArray[np.int64]:
 
 
 def inverse_propensities(counts: NDArray[np.int64], n_samples: int) -> NDArray[np.float64]:
-    """Return what a hit of each label counts, at least 1, from how many of the samples have it."""
+    """Return the weight of a hit of each label, at least 1, from its number of samples."""
     scale = max(0.0, np.log(max(n_samples, 1)) - 1.0) * (B + 1.0) ** A
     weights: NDArray[np.float64] = 1.0 + scale * (counts + B) ** -A
     return weights
@@ -38,16 +38,16 @@ def inverse_propensities(counts: NDArray[np.int64], n_samples: int) -> NDArray[n
 def weighted_sums(
     top: NDArray[np.int64], rows: NDArray[np.int64], codes: NDArray[np.int64], inverse: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the sums over samples of the weights of hits among the first k, and of the most there could be.
+    """Return the sums over samples of the weights of hits among the first k, and of their maximum.
 
     Parameters
     ----------
     top : int64 array of shape (n_rows, k)
-        Of `bigmc.inference.top_labels.top_classes`.
+        Result of `bigmc.inference.top_labels.top_classes`.
     rows, codes : int64 arrays of shape (n_labels,)
         Row and class of every label.
     inverse : float64 array of shape (n_classes,)
-        What a hit of each class counts.
+        Weight of a hit of each class.
 
     Returns
     -------

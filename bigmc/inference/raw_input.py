@@ -1,4 +1,4 @@
-"""Predictions of raw files and arrays: cut into parts that fit the memory limit, which any worker reads."""
+"""Predict raw files and arrays, in parts that fit the memory limit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from bigmc.options.inference import PredictOptions
 from bigmc.options.raw import FileOptions
 
 SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
-"""Bounds on the source bytes of a part: small enough that the workers share one file of a few MB."""
+"""Bounds on the source bytes of a part, small enough that workers share a file of a few MB."""
 
 
 class RawInput:
@@ -49,7 +49,7 @@ class RawInput:
     ----------
     source : path, glob, directory, address, array, table, or a list of these
     files : FileOptions, optional
-        How the files are written.
+        Format of the files.
     labels : array-like, optional
         Labels of the rows of an array; all three as for `expand_sources`.
 
@@ -57,9 +57,9 @@ class RawInput:
     ----------
     sources : list of Source
     base : str
-        Folder that relative paths start from; workers may be in another one.
+        Base folder of relative paths, since workers may run in another folder.
     types : mapping of str to pyarrow.DataType
-        Types of columns that are copied, of formats that do not tell them.
+        Types of copied columns, for formats without types.
     """
 
     def __init__(self, source: Any, files: FileOptions = USUAL_FILES, labels: Any = None) -> None:
@@ -75,13 +75,13 @@ class RawInput:
 
     @property
     def identity(self) -> Any:
-        """What tells the sources from others."""
+        """Identity of the sources."""
         return [source.identity() for source in self.sources]
 
     def plan(
         self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
     ) -> PredictionPlan:
-        """Return the plan: parts so small that the results of some rows fit beside the model."""
+        """Return the plan, with parts small enough that results fit besides the model."""
         sources = self.sources
         if sources[0].in_memory:
             resources = replace(resources, engine=resources.engine.local())
@@ -90,7 +90,7 @@ class RawInput:
         try:
             engine, scratch = divide_limit(model, resources, 0, TASK)
         except MemoryLimitError:
-            # Names a larger limit if long records need it.
+            # Raises an error with a larger limit if long records need it.
             _most_held(scan(sources, LARGEST_PART, hints), hints)
             raise
         row_bytes = bytes_per_row(sources[0])
@@ -110,7 +110,7 @@ class RawInput:
         return PredictionPlan(engine, scratch, parts, n_rows, kept, reading, part_bytes)
 
     def check(self, model: Model) -> None:
-        """Nothing is left to refuse: the plan has looked at the columns."""
+        """Do nothing: the plan has already checked the columns."""
 
     def predict(self, part: Part, predictor: PartPredictor) -> Predicted:
         """Return the predictions of a part, and the rows set aside."""
@@ -119,7 +119,7 @@ class RawInput:
 
 
 def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resources: Resources) -> ReadHints:
-    """Return what the model tells about the sources it can predict."""
+    """Return the requirements of the model on its sources."""
     spec = feature_spec_of(model)
     least = smallest_limit(model) + own_copy(model, resources.engine)
     return ReadHints(
@@ -133,7 +133,7 @@ def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resourc
 
 
 def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
-    """Return the most bytes that reading a part holds: its longest record, the footer of its file.
+    """Return the maximum bytes for reading a part: its longest record, the footer of its file.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
         try:
             limit.check_held(parts[largest].path, held[largest])
         except MemoryLimitError:
-            # Footers tell the size of columns only: reading would refuse a longer text in them later.
+            # Footers only have the sizes of columns; too long texts in them would fail later.
             if parts[largest].format == "parquet" and hints.columns:
                 row, n_bytes = longest_text(parts[largest].path, hints.columns)
                 if limit.cost * (n_bytes - SHORT_RECORD) > held[largest]:
@@ -157,13 +157,13 @@ def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
 
 
 def _batch_cost(model: ModelOutline) -> int:
-    """Return the bytes in memory per source byte of a batch; Fourier features are more than their columns."""
+    """Return the bytes in memory per source byte of a batch, including Fourier features."""
     spec = feature_spec_of(model)
     return DENSE_BATCH_COST if spec.only_dense and spec.map is None else BATCH_COST
 
 
 def _hold_records(engine: Engine, scratch: int, held: int) -> tuple[Engine, int]:
-    """Return fewer workers with more memory where records are long, and the bytes beside such a record."""
+    """Return fewer workers with more memory if records are long, and the bytes besides such a record."""
     whole = scratch * engine.n_threads
     n_workers = max(1, min(engine.n_threads, whole // (SMALLEST_SCRATCH + held)))
     return engine.at_most(n_workers), whole // n_workers - held if held else scratch
@@ -172,15 +172,15 @@ def _hold_records(engine: Engine, scratch: int, held: int) -> tuple[Engine, int]
 def _check_sources(
     model: ModelOutline, sources: Sequence[Source], options: PredictOptions, hints: ReadHints
 ) -> pa.Schema:
-    """Return the columns to copy; refuse sources that lack columns, before anything is read."""
+    """Return the columns to copy; raise an error if sources lack columns, before reading them."""
     spec = feature_spec_of(model)
     format, path = sources[0].format, sources[0].path
     if format in MATRICES:
         missing = spec.columns or options.keep
         if missing:
             raise DataError(
-                f"{path}: {format} data has no named columns, and prediction needs {', '.join(missing)}",
-                "give data in the form the model was trained on",
+                f"{path}: {format} data has no named columns, but the model needs {', '.join(missing)}",
+                "give data in the format of the training data",
             )
         return pa.schema([])
     if not spec.columns:
@@ -195,5 +195,5 @@ def _check_sources(
 
 
 def _columns(model: ModelOutline, options: PredictOptions) -> tuple[str, ...]:
-    """Return the columns to read, without repetition."""
+    """Return the columns to read, without duplicates."""
     return tuple(dict.fromkeys((*feature_spec_of(model).columns, *options.keep)))

@@ -1,4 +1,4 @@
-"""What evaluation, prediction, inspection and reports return, key by key."""
+"""Result types of evaluation, prediction, inspection and reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 
 class LabelFigures(TypedDict):
-    """How good the predictions of one label are; `support` counts the samples that have it."""
+    """Quality of the predictions of one label; `support` is its number of samples."""
 
     precision: float
     recall: float
@@ -16,14 +16,14 @@ class LabelFigures(TypedDict):
 
 
 class Confusion(TypedDict):
-    """Labels that occur, and how often each, by rows, was predicted as each, by columns."""
+    """Labels, and the counts of true (rows) and predicted (columns) labels."""
 
     labels: list[Any]
     matrix: list[list[int]]
 
 
 class ByLabel(TypedDict):
-    """Figures that come from how often each label occurs and is predicted."""
+    """Figures from the counts of true and predicted labels."""
 
     macro_f1: float
     n_unknown_labels: int
@@ -46,7 +46,7 @@ class Evaluation(ByLabel):
 
 
 class FeatureName(TypedDict):
-    """A name of a feature: a hashed one counts with a sign, and so many times."""
+    """A name of a feature; names of hashed features have a sign and a count."""
 
     name: str
     sign: int
@@ -54,7 +54,7 @@ class FeatureName(TypedDict):
 
 
 class WeightedFeature(TypedDict):
-    """A feature that weighs for a class; several names are a known collision."""
+    """A feature and its weight for a class; several names are a known collision."""
 
     index: int
     weight: float
@@ -62,7 +62,7 @@ class WeightedFeature(TypedDict):
 
 
 class ClassFeatures(TypedDict):
-    """The features that weigh most for a class, by falling absolute weight."""
+    """The features of a class, by decreasing absolute weight."""
 
     label: Any
     intercept: NotRequired[float]
@@ -70,7 +70,7 @@ class ClassFeatures(TypedDict):
 
 
 class Inspection(TypedDict):
-    """What a model looks at."""
+    """The strongest features of a model."""
 
     n_features: int
     n_nonzero_features: int
@@ -78,7 +78,7 @@ class Inspection(TypedDict):
 
 
 class PredictResult(TypedDict):
-    """Where the predictions are, of how many rows, and what they cost."""
+    """The file of the predictions, number of rows, time and memory."""
 
     predictions: str
     n_samples: int

@@ -1,4 +1,4 @@
-"""Samples as users have them in memory - texts, dicts, tables, files - in the features of a model."""
+"""Convert samples in memory (texts, dicts, tables) and files to the features of a model."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ class SampleReader:
             bad = self.spec.find_bad(table)
             if bad:
                 position = min(bad)
-                raise DataError(f"sample {position}: {bad[position]}", "leave it out, or give it a value")
+                raise DataError(
+                    f"sample {position}: {bad[position]}", "remove the sample, or give it a value"
+                )
             yield table
 
     def _tables(self, data: Any) -> Iterator[pa.RecordBatch]:
@@ -195,7 +197,7 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
         if samples.n_features > n_features:
             raise DataError(
                 f"the samples have {samples.n_features} features, the model {n_features}",
-                "give data of the width the model was trained on",
+                "give data with the features of the training data",
             )
         return samples._replace(n_features=n_features)
     if samples.shape[1] != n_features:

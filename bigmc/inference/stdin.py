@@ -1,4 +1,4 @@
-"""Predictions of rows that arrive on standard input: each is answered when it has come."""
+"""Predict rows that arrive on standard input, one by one."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ class StreamPredictor:
         """
         asked = FileOptions(**values_of(FileOptions, self.options))
         if asked not in (FileOptions(), FileOptions(format="jsonl")):
-            raise DataError(
-                "from standard input JSON lines in UTF-8 are read only", "save other formats to a file"
-            )
+            raise DataError("standard input must be JSON lines in UTF-8", "save other formats to a file")
         if self.output.kind is not OutputKind.STREAM:
             raise DataError(
-                "what comes from standard input is answered row by row", "give --to - and redirect it"
+                "predictions for standard input go to standard output", "give --to - and redirect it"
             )
         if self.options.on_bad_row != "fail":
-            raise DataError("rows set aside need a file beside the predictions", "give --on-bad-row fail")
+            raise DataError(
+                "rows can only be set aside if predictions go to a file", "give --on-bad-row fail"
+            )
         with self.output.open_stream() as file:
             return self._answer(_rows(source), file)
 

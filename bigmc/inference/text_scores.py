@@ -1,4 +1,4 @@
-"""Scores of texts straight from their n-grams, for models whose weights are rounded."""
+"""Score texts directly from their n-grams, for models with rounded weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many labels are among the classes with the largest scores: precision@k and nDCG@k."""
+"""Precision@k and nDCG@k."""
 
 from __future__ import annotations
 

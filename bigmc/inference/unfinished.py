@@ -1,4 +1,4 @@
-"""Work of a killed command, in a folder next to its result, that the same command continues."""
+"""Unfinished work of a killed command, in a folder next to its result."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class WorkFolder:
             If another process makes the same result.
         """
         if not self._is_own():
-            raise DataError(f"{self.path} is not of unfinished work", "give another --to")
+            raise DataError(f"{self.path} is not a folder of unfinished work", "give another --to")
         disk.make_folder(self.path.parent)  # of an object there may be nothing on this machine yet
         with exclusive(self.path / LOCK):
             for leftover in self.path.glob(f"*{PARTIAL}"):
@@ -95,11 +95,11 @@ class Sums(Protocol):
         ...
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that was added up so far."""
+        """Return the sums so far."""
         ...
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` returned."""
+        """Restore the result of `arrays`."""
         ...
 
 
@@ -112,11 +112,11 @@ class FieldSums:
             setattr(self, name, getattr(self, name) + value)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sums as arrays, single numbers as arrays of one."""
+        """Return the sums as arrays, single numbers as arrays of length 1."""
         return {name: np.atleast_1d(value) for name, value in vars(self).items()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `arrays` returned."""
+        """Restore the result of `arrays`."""
         for name, value in vars(self).items():
             is_number = isinstance(value, int | float)
             setattr(self, name, type(value)(arrays[name][0]) if is_number else arrays[name])

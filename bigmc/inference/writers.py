@@ -1,4 +1,4 @@
-"""Tables of predictions written one after the other, as Parquet, CSV or JSON lines."""
+"""Write tables of predictions as Parquet, CSV or JSON lines."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From sources to a dataset: readers, feature hashing, the job that writes shards."""
+"""Make datasets from sources: readers, feature hashing, and the job that writes shards."""

@@ -1,8 +1,7 @@
-"""Further sources for a dataset that exists: an ingest of its own, whose manifest the dataset's then names.
+"""Append sources to an existing dataset: a separate ingest, whose manifest the dataset's manifest then names.
 
-The rows go on counting where the dataset ends, so that appending gives every row the id and the split that it
-would have had in one ingest of all sources. Features, weighting, splits and seed are the dataset's. Classes
-that were not seen before get the codes after those that were.
+Row numbers continue from the end of the dataset, so every row gets the same id and split as in one ingest of
+all sources. Features, weighting, splits and seed are the dataset's. New classes get the next codes.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from bigmc.store.snapshot import append_address, append_folder
 from bigmc.store.weighting import Weighting
 
 _OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
-"""What the recipe of an append may have otherwise than that of the dataset."""
+"""Fields in which the recipe of an append may differ from that of the dataset."""
 
 
 @dataclass(frozen=True)
 class Append:
-    """An ingest into a dataset that exists, ready to run.
+    """An ingest into an existing dataset, ready to run.
 
     Attributes
     ----------
     to : Path or str
         Dataset to append to, or its address.
     source : object
-        What to read; what the dataset has already is passed over.
+        Sources to read; those the dataset already has are skipped.
     asked : dict
-        Options that were given: they must be those of the dataset, but for how files are read.
+        Given options; they must equal those of the dataset, except options for reading files.
     limit : int
         Bytes that the ingest may add to the process.
     """
@@ -62,7 +61,7 @@ class Append:
         Raises
         ------
         DataError
-            If a source cannot be used or has changed since, or an option is not the dataset's.
+            If a source is invalid or has changed, or an option differs from the dataset's.
         BusyError
             If another process appends to the dataset.
         MemoryLimitError
@@ -74,21 +73,21 @@ class Append:
                 self._publish(job, progress)
         dataset = Dataset.open(self.to)
         if len(dataset.ingests) > 1 and not isinstance(self.to, str):
-            disk.try_clear(dataset.ingests[-1].path / WIP)  # left where it could not be removed before
+            disk.try_clear(dataset.ingests[-1].path / WIP)  # left over if an earlier removal failed
         return dataset
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
-        """Write a part of what is to be appended, as :meth:`bigmc.ingestion.job.Job.run_part`."""
+        """Write a part of the append, as :meth:`bigmc.ingestion.job.Job.run_part`."""
         with self._job(IfBusy.WAIT) as job:
-            pass  # others do their parts meanwhile
+            pass  # others do their parts at the same time
         if job is None:
             return {"n_pieces": 0, "n_samples": 0}
         return job.run_part(number, count, engine, progress)
 
     @contextmanager
     def _job(self, if_busy: IfBusy) -> Iterator[Job | None]:
-        """Yield what is to be done, None if the dataset has every source, while no other process appends."""
-        Dataset.open(self.to)  # refuses before a lock is made where there is no dataset
+        """Yield the job, or None if the dataset has every source, while holding the lock for appends."""
+        Dataset.open(self.to)  # raises an error before making a lock if there is no dataset
         with exclusive(self._work / APPENDS / "lock", if_busy):
             before = Dataset.open(self.to)
             job = self._make_job(before)
@@ -98,7 +97,7 @@ class Append:
 
     @property
     def _work(self) -> Path:
-        """Folder that has ``appends/``: the dataset, or where what is sent to it is made."""
+        """Folder with ``appends/``: the dataset, or the local folder where an upload is built."""
         return building_folder(self.to) if isinstance(self.to, str) else self.to
 
     def _make_job(self, before: Dataset) -> Job | None:
@@ -109,9 +108,9 @@ class Append:
             return None
         if (sources[0].format in MATRICES) != (not stored.columns):
             raise DataError(
-                f"{sources[0].path}: {sources[0].format} data, and {self.to} was made of "
+                f"{sources[0].path} is {sources[0].format} data, but {self.to} was made from "
                 + ("columns of tables" if stored.columns else "a matrix"),
-                "append data of the form the dataset was made of",
+                "append data of the same kind",
             )
         if sources[0].format in MATRICES:
             self._check_width(sources, stored)
@@ -129,7 +128,7 @@ class Append:
         if differences:
             raise DataError(
                 f"the dataset {self.to} was made with other parameters ({'; '.join(differences)})",
-                "leave them out: what is appended is treated as the dataset was",
+                "leave these options out: an append uses those of the dataset",
             )
         recipe = replace(
             job.recipe,
@@ -157,7 +156,7 @@ class Append:
             if not source.in_memory and source.identity()["path"] in ingested:
                 raise DataError(
                     f"{source.path} was ingested into {self.to} and has changed since",
-                    "give new rows in a file of another name",
+                    "put new rows into a new file",
                 )
         return new
 
@@ -173,14 +172,14 @@ class Append:
             )
 
     def _publish(self, job: Job, progress: ProgressCallback) -> None:
-        """Append the finished ingest, in one moment.
+        """Append the finished ingest atomically.
 
-        A dataset on a disk has its manifest replaced by one that names it. In an object store its own
-        manifest is created, under the number after the last one, which one of two writers is allowed.
+        On disk, the dataset's manifest is replaced by one that names the append. In an object store, the
+        append's manifest is created under the next number, which only one writer can do.
         """
         if isinstance(self.to, str):
             if not publish(job.to, append_address(self.to, int(job.to.name)), progress):
-                raise DataError(f"another process has appended to {self.to} meanwhile", "run it again")
+                raise DataError(f"another process has appended to {self.to} in the meantime", "run it again")
             return
         manifest = read_manifest(self.to)
         entry = file_entry(job.to / MANIFEST, self.to)
@@ -188,12 +187,12 @@ class Append:
 
 
 def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, FeatureSpec]:
-    """Return the options a dataset was made with, and its features as fitted to its rows.
+    """Return the options of a dataset, and its fitted features.
 
     Raises
     ------
     StoreError
-        If the manifest does not say.
+        If the manifest does not have them.
     """
     try:
         recipe = manifest.provenance["recipe"]
@@ -224,7 +223,8 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
         )
     except KeyError as error:
         raise StoreError(
-            f"{path}: its manifest does not say how it was made ({error})", "ingest all sources anew"
+            f"{path}: the manifest does not have the options of the ingest ({error})",
+            "ingest all sources again",
         ) from None
     if hasher is not None:
         options = replace(
@@ -238,11 +238,11 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
 
 
 def _fingerprint(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what makes a source the same again: all of a file; of an array its contents, not its name."""
+    """Return the identity of a source: for a file all fields, for an array its contents, not its name."""
     return source if "changed" in source else {**source, "path": None}
 
 
 def _clear_unwanted(job: Job) -> None:
-    """Remove an ingest that was finished but not appended, if it is of other sources: nobody asks for it."""
+    """Remove a finished ingest that was not appended, if it has other sources."""
     if (job.to / MANIFEST).exists() and read_manifest(job.to).signature != job.recipe.signature:
         remove_tree(job.to)

@@ -1,4 +1,4 @@
-"""The feature map of an ingest: a pass over the sources finds its moments, before the pass that uses it."""
+"""Fit the feature map of an ingest in a first pass over the sources."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from bigmc.store.feature_map import FeatureMap, Moments
 from bigmc.store.files.work_file import read_work_file, write_work_file
 
 MAP = "map.json"
-"""File of the map in the work folder, where a continued run finds it."""
+"""File of the map in the work folder, for a resumed run."""
 
 MAP_COST = 24
-"""Bytes of each feature that a map makes of a row: angles, waves and the result."""
+"""Bytes per output feature of a map for a row: angles, waves and the result."""
 
 
 def fit_map(
@@ -36,14 +36,14 @@ def fit_map(
     engine: Engine,
     folder: Path,
 ) -> Recipe:
-    """Return the recipe with the feature map it asks for, fitted to the rows of its first split.
+    """Return the recipe with its feature map fitted to the rows of its first split.
 
-    A recipe that has one already, that of the dataset appended to, keeps it.
+    The recipe of an append keeps the map of the dataset.
 
     Raises
     ------
     DataError
-        If there are no such rows, or their features cannot be standardised.
+        If there are no such rows, or the features cannot be standardised.
     """
     if recipe.mapping is None or recipe.features.map is not None:
         return recipe
@@ -56,7 +56,9 @@ def fit_map(
             total = total + moments
         if not total.count:
             first = next(iter(recipe.splits))
-            raise DataError(f"no rows in the split {first!r} to standardise by", "change the splits")
+            raise DataError(
+                f"the split {first!r} has no rows to compute means and deviations from", "change the splits"
+            )
         feature_map = FeatureMap.fit(total, recipe.mapping["fourier"], recipe.mapping["gamma"], recipe.seed)
         write_work_file(file, feature_map.to_dict())
     return replace(recipe, features=replace(recipe.features, map=feature_map))
@@ -64,9 +66,9 @@ def fit_map(
 
 @contextmanager
 def mapping_shares(features: FeatureSpec, shares: Shares, source: Source) -> Iterator[Shares]:
-    """Yield shares with smaller batches where a feature map makes rows longer.
+    """Yield shares with smaller batches if a feature map makes rows longer.
 
-    Meanwhile matrix products stay on the thread that makes them: the workers are threads already.
+    Matrix products then use a single thread each, since the workers are threads already.
     """
     if features.map is None:
         yield shares

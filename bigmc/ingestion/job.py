@@ -1,9 +1,9 @@
 """The ingest job: init → part(i) → finish.
 
-``init`` cuts the sources into parts and writes the plan. Each part is read, hashed and written by one
-worker into a folder of its own, which appears by a rename once it is complete. ``finish`` refuses while
-a part is missing; it numbers the shards, merges small ones, gives the labels their final codes and
-publishes the manifest. Killed at any moment, the same job continues with the parts that are not there yet.
+``init`` splits the sources into parts and writes the plan. One worker reads, hashes and writes each part
+into its own folder, which a rename makes visible once it is complete. ``finish`` needs all parts.
+It numbers the shards, merges small ones, assigns the final codes of labels and
+publishes the manifest. Killed at any moment, the same job resumes with the missing parts.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Job:
     sources : sequence of Source
         What to read.
     recipe : Recipe
-        What to make of it.
+        How to make the dataset.
     limit : int
         Memory limit in bytes, above the bare process.
     label_bytes : int or None
-        Bytes of the distinct labels, 0 if they are few; None before they are counted.
+        Bytes of the distinct labels; 0 if they are few, None before they are counted.
     before : Dataset, optional
-        The dataset these sources are appended to, as it was before.
+        The dataset to append to, before the append.
     """
 
     to: Path
@@ -89,14 +89,14 @@ class Job:
     label_bytes: int | None = None
 
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
-        """Do whatever of the job is left to do and return the dataset.
+        """Do the remaining work and return the dataset.
 
         Raises
         ------
         DataError
-            If the input cannot be used, or the target was made with other parameters.
+            If the input is invalid, or the target was made with other parameters.
         BusyError
-            If another process is at work on the target.
+            If another process is working on the target.
         MemoryLimitError
             If the memory limit cannot work.
         """
@@ -106,7 +106,7 @@ class Job:
             disk.try_clear(spool_beside(self.to))
 
     def _at_the_data(self, engine: Engine) -> Engine:
-        """Return workers that have the sources: no other process sees the memory of this one."""
+        """Return workers that can read the sources: other processes cannot read arrays in memory."""
         return engine.local() if self.sources[0].in_memory else engine
 
     def _run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
@@ -114,7 +114,7 @@ class Job:
             refuse_foreign_folder(self.to)
             self._refuse_small_limit(engine)
             with exclusive(self._lock), prompt_release(self.limit):
-                if not is_published(self.to, self.recipe):  # by the process that held the lock before
+                if not is_published(self.to, self.recipe):  # finished by the previous holder of the lock
                     self._refuse_others()
                     for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
                         disk.try_clear(leftover)
@@ -125,7 +125,7 @@ class Job:
         return Dataset.open(self.to)
 
     def _refuse_small_limit(self, engine: Engine) -> None:
-        """Refuse a limit that is too small for any source, with one that is enough for these.
+        """Raise an error if a limit is too small for any source, naming one that is enough.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class Job:
             raise
 
     def _scanned(self) -> list[Part]:
-        """Return the sources cut into parts.
+        """Split the sources into parts.
 
         Raises
         ------
@@ -154,12 +154,12 @@ class Job:
             raise
 
     def _refuse_with_labels(self, longest: int) -> None:
-        """Refuse a record of so many bytes where the labels of the other records need memory too.
+        """Raise an error if a record does not fit besides the labels of the others.
 
         Raises
         ------
         MemoryLimitError
-            If the labels are many; it names a limit that is enough for them and the record.
+            If there are many labels; the message names a limit that is enough for them and the record.
         """
         limit = self.hints.record_limit
         if limit is None or self.label_bytes is not None:
@@ -172,19 +172,19 @@ class Job:
             divide(self.limit, 1, replace(load, label_bytes=label_bytes + SKIPPED_LABELS))
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
-        """Write every ``count``-th part from ``number`` on, beside other processes that write the others.
+        """Write every ``count``-th part from ``number`` on, while other processes write the others.
 
-        The first process makes the plan; the others wait for it. Publishing is left to `run`.
+        The first process makes the plan; the others wait for it. `run` publishes the dataset.
 
         Returns
         -------
         dict
-            ``n_pieces`` and ``n_samples`` of the parts that are there now; zeros if all is published.
+            ``n_pieces`` and ``n_samples`` of the finished parts; zeros if the dataset is published.
 
         Raises
         ------
         DataError, BusyError, MemoryLimitError
-            As `run`; also if another process does this part, or divides the work otherwise.
+            As for `run`; also if another process does this part, or splits the work differently.
         """
         nothing = {"n_pieces": 0, "n_samples": 0}
         engine = self._at_the_data(engine)
@@ -203,14 +203,14 @@ class Job:
         return {"n_pieces": len(mine), "n_samples": sum(part.n_rows for part in mine)}
 
     def _refuse_others(self, count: int | None = None) -> None:
-        """Refuse while another process does a part, unless it is one of ``count`` parts."""
+        """Raise an error while another process does a part of another number of parts."""
         for lock in (self.to / WIP).glob("*-of-*.lock"):
             if count is None or not lock.stem.endswith(f"-of-{count}"):
                 with exclusive(lock):
                     pass
 
     def _prepared(self, engine: Engine, progress: ProgressCallback) -> tuple[Job, list[Part]]:
-        """Return the plan, and the job with the feature map it asks for, made now or by the run before."""
+        """Return the plan, and the job with its feature map, made now or by an earlier run."""
         parts = self.init(progress)
         n_workers, shares = self._divide(engine, parts)
         refuse_large_chunks(parts, self.limit // n_workers, engine.n_threads)
@@ -219,10 +219,10 @@ class Job:
         return replace(self, recipe=recipe), parts
 
     def init(self, progress: ProgressCallback) -> list[Part]:
-        """Cut the sources into parts and write the plan, or read the plan of an interrupted run.
+        """Split the sources into parts and write the plan, or read the plan of an interrupted run.
 
-        Unfinished work of another recipe is cleared away: nobody asks for it any more, as after a bad row
-        was fixed, or ``--on-bad-row quarantine`` added.
+        Unfinished work of another recipe is deleted, for example after a bad row
+        was fixed or ``--on-bad-row quarantine`` was added.
         """
         plan = self._plan
         if plan.exists():
@@ -241,18 +241,18 @@ class Job:
         parts = self._scanned()
         if not parts:
             raise DataError(
-                f"{self.sources[0].path}: no rows", "give files that hold at least one row below their header"
+                f"{self.sources[0].path}: no rows", "give files with at least one row below the header"
             )
         progress(Progress("scan", n_bytes, n_bytes, "bytes"))
         disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
         write_work_file(plan, stored)
-        for folder in (self.to, self.to.parent):  # a power cut may not take the plan and leave what follows
+        for folder in (self.to, self.to.parent):  # a power cut must not lose the plan and keep later files
             disk.sync(folder)
         return parts
 
     def run_parts(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:
-        """Write every one of these parts that is not there yet, as many at a time as memory allows."""
+        """Write the missing ones of these parts, as many at a time as memory allows."""
         meter = Meter(parts, progress)
         missing = []
         for part in parts:
@@ -271,7 +271,7 @@ class Job:
         self, missing: Sequence[Part], parts: Sequence[Part], engine: Engine, meter: Meter
     ) -> None:
         n_workers, shares = self._divide(engine, parts)
-        # A thread keeps buffers of its own, so there may not be more of them than workers.
+        # Each thread keeps its own buffers, so there must not be more threads than workers.
         workers = engine.at_most(n_workers)
         with (
             mapping_shares(self.recipe.features, shares, self.sources[0]) as mapped,
@@ -289,7 +289,7 @@ class Job:
         StoreError
             If a part is missing.
         DataError
-            If the rows hold fewer than two classes, or no feature at all.
+            If the rows have fewer than two classes, or no features.
         """
         missing = [part.index for part in parts if not self.part_folder(part).exists()]
         if missing:
@@ -303,7 +303,7 @@ class Job:
         finished.publish(self._n_features(parts), progress)
 
     def part_folder(self, part: Part) -> Path:
-        """Return the folder that a finished part has."""
+        """Return the folder of a finished part."""
         return self._parts_folder / f"{part.index:06d}"
 
     @property
@@ -324,15 +324,15 @@ class Job:
         Raises
         ------
         MemoryLimitError
-            If the limit does not allow one worker; it names a limit that is enough for these parts, for which
-            the labels are counted and the longest texts measured.
+            If the limit does not allow one worker; the message names a limit that is enough for these parts,
+            for which labels are counted and the longest texts measured.
         """
         load = self._load(parts)
         try:
             return divide(self.limit, engine.n_threads, load)
         except MemoryLimitError:
             if load.record_bytes and parts[0].format == "parquet":
-                # Footers tell the size of columns only: reading would refuse the texts in them one day.
+                # Footers only have the sizes of columns; too long texts in them would fail only when read.
                 columns = self.recipe.columns
                 longest = max(longest_text(source.path, columns)[1] for source in self.sources)
                 held = max(load.record_bytes, RECORD_COST * (longest - SHORT_RECORD))
@@ -343,9 +343,9 @@ class Job:
             raise
 
     def _with_labels(self, parts: Sequence[Part], engine: Engine, records: RecordLimit | None = None) -> Job:
-        """Return the job with the bytes of its labels, counted by a pass over them.
+        """Return the job with the bytes of its labels, counted in a pass over them.
 
-        Those of records beyond the limit `records` are not counted if it says so.
+        Records beyond the limit `records` are skipped if it says so.
         """
         load = self._load(parts)
         shares = divide(smallest_limit(load), 1, load)[1]
@@ -368,7 +368,7 @@ class Job:
         return self.to / WIP / "parts"
 
     def _part_bytes(self) -> int:
-        """Return how many source bytes hold about one shard of the largest split."""
+        """Return the approximate source bytes of one shard of the largest split."""
         largest = max(self.recipe.splits.values())
         row_bytes = bytes_per_row(self.sources[0])
         return int(np.clip(row_bytes * ROWS_PER_PART / largest, SMALLEST_PART, LARGEST_PART))

@@ -1,4 +1,4 @@
-"""How many labels the sources hold and what they take: counted where there are too many to hold by chance."""
+"""Count the labels in the sources and their memory, if there may be too many."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.workers import PartTask, labels_of
 
 SAMPLE = 1 << 14
-"""Most labels kept; with half as many the estimate is off by 1.1 % in one of three cases."""
+"""Maximum number of labels kept; with half as many, one estimate in three is off by 1.1 %."""
 
 MARGIN = 1.04
-"""Factor on the estimate, which is then too low once in many thousand times."""
+"""Factor on the estimate, so that it is too low only once in many thousands."""
 
 
 @dataclass
 class LabelCensus:
-    """Distinct labels by a sample of their hashes.
+    """Estimate distinct labels from a sample of their hashes.
 
     Attributes
     ----------
     bits : int
-        A label is kept if so many low bits of its hash are zero: one in ``2**bits``.
+        Labels whose hash has this many zero low bits are kept: one in ``2**bits``.
     kept : dict of int to int
         Hash of each label kept, and the bytes that the label takes.
     """
@@ -46,7 +46,7 @@ class LabelCensus:
 
     @property
     def n_bytes(self) -> int:
-        """About the bytes of all distinct labels, rather too many than too few."""
+        """Estimated bytes of all distinct labels, rather too high than too low."""
         exact = sum(self.kept.values()) << self.bits
         return int(exact * MARGIN) if self.bits else exact
 
@@ -64,9 +64,9 @@ class LabelCensus:
 
 
 def bytes_of_labels(parts: Sequence[Part], task: PartTask, engine: Engine) -> int:
-    """Return about the bytes that the distinct labels of all parts take, by a pass over the label column.
+    """Estimate the bytes of the distinct labels of all parts, in a pass over the label column.
 
-    It is 0 if each part holds its own within what every worker has for labels.
+    It is 0 if the labels of each part fit into a worker's share for labels.
     """
     total, most = LabelCensus(), 0
     for _, census in engine.map(count_part, parts, task):

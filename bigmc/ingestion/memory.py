@@ -1,6 +1,6 @@
-"""How much memory ingest takes: the share of each worker.
+"""The memory of an ingest, and the share of each worker.
 
-The limit counts what a run adds to the bare process, which is the interpreter and the libraries that
+The limit counts what a run adds to the bare process: the interpreter and the libraries that
 ingest imports.
 """
 

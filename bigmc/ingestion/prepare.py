@@ -1,4 +1,4 @@
-"""From what the user asked to a job, checked against the sources before any work starts."""
+"""Make the job of an ingest from its options, checked against the sources."""
 
 from __future__ import annotations
 

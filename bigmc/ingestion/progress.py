@@ -1,4 +1,4 @@
-"""How far an ingest is: the workers count, the caller is told."""
+"""Ingest progress: workers count, the calling process reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that decides what a dataset will hold; two runs with equal recipes give equal datasets."""
+"""All settings that determine a dataset: equal recipes give equal datasets."""
 
 from __future__ import annotations
 

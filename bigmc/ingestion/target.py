@@ -1,4 +1,4 @@
-"""The folder that an ingest makes: whether it is there already, and that nothing else is."""
+"""Check the target folder of an ingest."""
 
 from __future__ import annotations
 

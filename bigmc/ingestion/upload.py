@@ -1,4 +1,4 @@
-"""An ingest into an object store: built on a local disk, sent, and committed by its manifest."""
+"""Ingest into an object store: build on a local disk, upload, and commit with the manifest."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Upload:
             Address(self.url).sizes("")  # refuses a bucket that is not there before the work, not after
             self.job.run(engine, progress)
             if not publish(self.job.to, self.url, progress) and not self._is_there():
-                raise DataError(f"there is no dataset at {self.url} any more", "run the same command again")
+                raise DataError(f"the dataset at {self.url} has disappeared", "run the same command again")
         return Dataset.open(self.url)
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:

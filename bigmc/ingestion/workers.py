@@ -1,4 +1,4 @@
-"""What a worker does for an ingest, in this process or another: plain data in, a part on disk out."""
+"""The work of one ingest worker: plain data in, a part on disk out."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PartTask:
         return cls(sources, recipe, shares, Path(os.path.abspath(folder)), os.getcwd(), crew)
 
     def target(self, part: Part) -> Path:
-        """Return the folder that a finished part has."""
+        """Return the folder of a finished part."""
         return self.folder / f"{part.index:06d}"
 
     def writer(self, part: Part) -> PartWriter:

@@ -1,4 +1,4 @@
-"""The learners: from options and a dataset to a model, for the command line and for classifiers alike."""
+"""The learners: train a model from options and a dataset, for commands and classifiers."""
 
 from pkgutil import resolve_name
 

@@ -1,4 +1,4 @@
-"""What all learners share: checks of options and samples, weights, and what ends in a model's record."""
+"""Common parts of all learners: checks of options and samples, weights, and the model's record."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Learner(ABC):
         """
         if kind is LabelKind.SET:
             raise DataError(
-                f"the labels are sets, and training {self.kind} takes one label per sample",
+                f"the labels are sets, but training {self.kind} takes one label per sample",
                 'train sparse with the loss "multilabel_ranking"',
             )
 
@@ -140,13 +140,13 @@ class Learner(ABC):
         resources : Resources
             Workers, memory that training may add to the process, and who is told of every pass.
         sample_weight : array-like of shape (n_samples,), optional
-            At least 0; the same as repeating or leaving out samples.
+            Numbers of at least 0, equivalent to repeating or omitting samples.
         checkpoint : Checkpoint, optional
-            Where the state is saved, and read from at the start.
+            Where the state is saved during training, and read at the start.
         scratch : Path, optional
             Folder for what does not fit into memory; by default the system's for temporary files.
         start : Model, optional
-            A model of the same kind and features to start from.
+            A model with the same kind and features to start from.
 
         Raises
         ------
@@ -204,8 +204,8 @@ class Learner(ABC):
         if not self.takes_weights and (own is not None or given is not None):
             which = "weights of samples are given" if own is None else "the dataset has weights of its rows"
             raise DataError(
-                f"{which}, and {self.kind} training counts every row once",
-                "leave them out (ingest without --weight), or train another learner",
+                f"{which}, but {self.kind} training does not support weights",
+                "leave the weights out (ingest without --weight), or train another learner",
             )
         if own is None or given is None:
             return given if own is None else own

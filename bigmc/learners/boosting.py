@@ -1,4 +1,4 @@
-"""The boosted learner: its options checked and completed, and its solver called."""
+"""The boosted learner: check and complete its options, and call its solver."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ class BoostingLearner(Learner):
         if self.options.learners not in LEARNERS:
             raise BigmcError(f"learners is {self.options.learners!r}", f"use one of {', '.join(LEARNERS)}")
         if self.options.family == "ray" and depth > 1:
-            raise BigmcError("rays have a single cut", "give max_depth=1, or another family")
+            raise BigmcError("rays have depth 1", "give max_depth=1, or another family")
         self._check_below_one("validation_fraction", "min_frequency")
         self._check_share("column_share")
         if self.options.n_models > 1 and self.options.column_share == 1:
-            raise BigmcError("models that are averaged ask all columns", "give a column_share below 1")
+            raise BigmcError("averaged models would all use the same columns", "give a column_share below 1")
         if self.options.time_limit is not None:
             self._check_positive("time_limit")
         super().check()

@@ -1,4 +1,4 @@
-"""The minimax learner: its options checked and completed, and its solver called."""
+"""The minimax learner: check and complete its options, and call its solver."""
 
 from __future__ import annotations
 

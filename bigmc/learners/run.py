@@ -1,4 +1,4 @@
-"""What a learner hands its solver beside the samples and its own options."""
+"""Common arguments from learners to solvers, besides samples and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sparse linear learner: its options checked and completed, and its solver called."""
+"""The sparse linear learner: check and complete its options, and call its solver."""
 
 from __future__ import annotations
 

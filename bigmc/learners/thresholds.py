@@ -1,13 +1,13 @@
 """The score above which a class is one of a sample's labels.
 
-The ranking loss orders the classes of a sample and leaves open where its labels end; Blondel et al. (2013),
-section 4.7, point to threshold selection for that. Here it is one number for all classes, the one with the
-best micro-averaged F1 on the training samples (one of the strategies in Fan, Lin, "A study on threshold
-selection for multi-label classification", 2007): the sums of a sample's scores are 0 at the optimum, since
-every row of weights adds up to 0, so that scores of different samples are measured from the same level.
+The ranking loss orders the classes of a sample but does not say how many are labels; Blondel et al. (2013),
+section 4.7, suggest threshold selection. Here one threshold for all classes maximises the
+micro-averaged F1 on the training samples (one of the strategies in Fan, Lin, "A study on threshold
+selection for multi-label classification", 2007): the scores of a sample add up to 0 at the optimum, since
+every row of weights does, so scores of different samples are comparable.
 
 Scores are counted by the leading bits of their float32: one pass finds the threshold up to a 512th of its
-size, in memory that does not depend on the number of samples, and any order of the counts gives the same.
+size, in memory independent of the number of samples, and the order of counting does not matter.
 """
 
 from __future__ import annotations

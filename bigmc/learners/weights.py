@@ -1,4 +1,4 @@
-"""Weights of samples: those given, times those of their classes."""
+"""Sample weights: given weights times class weights."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def combined_weights(
     n_classes = dataset.n_classes
     if dataset.has_sets:
         if class_weight is not None:
-            raise DataError("class_weight is for one label per sample", "give sample_weight instead")
+            raise DataError("class_weight needs one label per sample", "give sample_weight instead")
         if not any(_tell_apart(labels, n_classes, own) for labels, own in _parts(dataset, weights)):
             raise DataError(
-                "no sample with weight has a label and lacks another, so there is nothing to learn",
+                "every sample with weight has all labels or none, so there is nothing to learn",
                 "check the labels",
             )
         return weights
@@ -61,7 +61,7 @@ def combined_weights(
     if len(present) < 2:
         which = f"one class ({dataset.class_labels[present[0]]!s})" if len(present) else "none"
         raise DataError(
-            f"training needs at least 2 classes, the samples with weight have {which}", "check the labels"
+            f"training needs at least 2 classes, but the samples with weight have {which}", "check the labels"
         )
     return weights
 
@@ -70,7 +70,7 @@ def _checked(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
     """Return weights of samples as an array, not copied if they are one."""
     values = np.asarray(sample_weight, np.float64)
     if values.ndim > 0 and values.shape != (n_samples,):
-        raise DataError(f"sample_weight has the shape {values.shape} and there are {n_samples} samples")
+        raise DataError(f"sample_weight has the shape {values.shape}, but there are {n_samples} samples")
     weights = values if values.ndim else np.full(n_samples, float(values))
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise DataError("sample_weight has negative or infinite values or NaN", "give weights of at least 0")

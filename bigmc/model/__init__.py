@@ -1,4 +1,4 @@
-"""What training leaves: a record saved in one file, and the scores it gives."""
+"""Trained models: saved in one file, they give scores."""
 
 from bigmc.model.archive import FORMAT_VERSION
 from bigmc.model.base import Model

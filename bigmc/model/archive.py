@@ -1,7 +1,7 @@
-"""One file of named arrays and a JSON header: a zip whose bytes depend on its content only.
+"""Named arrays and a JSON header in one zip file, whose bytes depend only on its content.
 
-The zip itself compresses nothing. In files of version 2 the arrays are deflated before they are put in: their
-checksums are of the bytes in the file, so that checking a file does not depend on the version of zlib.
+The zip itself is not compressed. In version 2 the arrays are deflated before they are stored, and checksums
+are those of the deflated bytes, so checking a file does not depend on the version of zlib.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ZIP_ERRORS = (
     ValueError,
     zlib.error,
 )
-_RETRAIN = "copy it anew or train again"
+_RETRAIN = "copy it again or train again"
 _GIVE_MODEL = "give a file that bigmc fit or bigmc train has written"
 _FIRST_BYTES = 1 << 16
 """Bytes of an array that surely hold its NumPy header."""
@@ -109,7 +109,7 @@ def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]
                 else:
                     array = _array(archive, name)
             except (ValueError, EOFError, zlib.error) as error:
-                raise ModelError(f"{path}: {name} is no plain array ({error})", _RETRAIN) from error
+                raise ModelError(f"{path}: {name} is not a plain array ({error})", _RETRAIN) from error
             arrays[name.removesuffix(".npy")] = array
     return _own(header), arrays
 
@@ -175,7 +175,7 @@ def _inflated(content: bytes, most: int) -> bytes:
     stream = zlib.decompressobj()
     inflated = stream.decompress(content, most)
     if not stream.eof or stream.unused_data:
-        raise ValueError(f"it is cut short, goes on after its end, or is of more than {most} bytes")
+        raise ValueError(f"it is truncated, has bytes after its end, or has more than {most} bytes")
     return inflated
 
 
@@ -249,21 +249,21 @@ def _listed(path: Path, file: BinaryIO) -> tuple[zipfile.ZipFile, Mapping[str, A
         raise ModelError(f"{path} is empty", _RETRAIN)
     if _HEADER.encode() not in raw:  # the header is the first member
         damaged = raw.startswith(_ZIP_MAGIC[: len(raw)]) and len(raw) < 128
-        what = "is cut short" if damaged else "is not a bigmc model"
+        what = "is truncated" if damaged else "is not a bigmc model"
         raise ModelError(f"{path} {what}", _RETRAIN if damaged else _GIVE_MODEL)
     file.seek(-min(_ZIP_END_BYTES, path.stat().st_size), os.SEEK_END)
     if not file.read().startswith(_ZIP_END):  # zipfile would find the directory before other bytes
-        raise ModelError(f"{path} is cut short, or has bytes after its end", _RETRAIN)
+        raise ModelError(f"{path} is truncated, or has bytes after its end", _RETRAIN)
     try:
         archive = zipfile.ZipFile(file)
         names = archive.namelist()
     except _ZIP_ERRORS as error:
-        raise ModelError(f"{path} is damaged or cut short ({error})", _RETRAIN) from error
+        raise ModelError(f"{path} is damaged or truncated ({error})", _RETRAIN) from error
     header = _header(path, _member(path, archive, _HEADER))
     hashes = header["members"]
     strangers = sorted(set(names) ^ {_HEADER, *hashes})
     if strangers or len(names) != len(set(names)):
-        raise ModelError(f"{path}: {', '.join(strangers) or 'a member'} is missing or too many", _RETRAIN)
+        raise ModelError(f"{path}: {', '.join(strangers) or 'a member'} is missing or unexpected", _RETRAIN)
     return archive, header
 
 
@@ -276,7 +276,7 @@ def _check_digest(path: Path, archive: zipfile.ZipFile, name: str, expected: str
             while piece := stream.read(_PIECE):
                 digest.update(piece)
     if digest.hexdigest() != expected:
-        raise ModelError(f"{path}: {name} is damaged (its sha256 is not the recorded one)", _RETRAIN)
+        raise ModelError(f"{path}: {name} is damaged (its SHA-256 differs)", _RETRAIN)
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
@@ -311,7 +311,7 @@ def _header(path: Path, text: bytes) -> Mapping[str, Any]:
         raise ModelError(
             f"{path} has model format version {version!r}, this bigmc reads versions {FORMAT_VERSION} and "
             f"{DEFLATED_VERSION}",
-            "install the bigmc that wrote it or train again",
+            "install the version of bigmc that wrote it, or train again",
         )
     if not isinstance(header.get("members"), dict):
         raise ModelError(f"{path}: {_HEADER} lists no members", _RETRAIN)

@@ -1,4 +1,4 @@
-"""What every trained model is: a record of its training that gives scores, whatever learned it."""
+"""Base class of all models: a record of the training that gives scores."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ class Model(Sized):
         """Refuse a model that has no probabilities: a ModelError, with ways to get them."""
         if not self.has_probabilities:
             raise ModelError(
-                "the scores of this model were not calibrated, so they are no probabilities",
+                "this model has no probabilities, because its scores are not calibrated",
                 "train with --calibrate or the loss log_loss, use bigmc fit, or calibrate it on other rows",
             )
 
@@ -320,7 +320,7 @@ class Model(Sized):
         if differences:
             raise ModelError(
                 "model and dataset have different features: " + ", ".join(differences),
-                "ingest the data with the parameters of the model",
+                "ingest the data with the options used for the model",
             )
 
     def info(self) -> Mapping[str, Any]:

@@ -58,7 +58,7 @@ class BoostedModel(Model):
         if len(self.members) != len(self.weights) or self.stage_ends[-1] != len(self.members):
             raise ModelError("the weights of the model do not fit its stages")
         if len(self.members) and not 0 <= self.members.min() <= self.members.max() < n_learners:
-            raise ModelError("the stages name learners the model does not have")
+            raise ModelError("the stages use learners that the model does not have")
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
             raise ModelError("the weights of the model are not finite or negative")
         self.trees.check(self.n_classes, self.n_features)

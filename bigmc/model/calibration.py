@@ -1,14 +1,14 @@
-"""Probabilities from scores: one to three numbers that `bigmc.model.fit_calibration` fits.
+"""Calibration: probabilities from scores, by one to three parameters that `bigmc.model.fit_calibration` fits.
 
 Guo, Pleiss, Sun and Weinberger, "On calibration of modern neural networks", ICML 2017, section 4.2: one
 factor of all scores before the softmax, with the least log loss on held-out rows. Where each class was
 trained against the rest, a sigmoid of every score, divided by their sum, fits better (Zadrozny and Elkan,
 "Transforming classifier scores into accurate multiclass probability estimates", KDD 2002); the softmax is its
 limit for very negative offsets. A power of these sigmoids (the generalised logistic curve of Richards, "A
-flexible growth function for empirical use", 1959) bends the middle of the curve apart from its ends: without
-it, rows whose largest score is neither low nor high are trusted too much. Where labels are sets, every class
-is a yes or no of its own, and Platt's sigmoid (1999), shared by all classes, takes the place of all these.
-The order of the classes stays as it is.
+flexible growth function for empirical use", 1959) bends the middle of the curve independently of its ends:
+without it, probabilities are overconfident where the largest score is neither low nor high. For label sets,
+each class is a binary problem, and all classes share one sigmoid (Platt 1999) instead.
+Calibration keeps the order of the classes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Calibration:
             said = f"a calibration of scale {self.scale}, offset {self.offset} and power {self.power}"
             raise ModelError(said, "train again")
         if self.link not in (SOFTMAX, SIGMOID, POWER):
-            raise ModelError(f"a calibration by {self.link!r}", "train again, or take the latest bigmc")
+            raise ModelError(
+                f"the calibration {self.link!r} is unknown", "train again, or install the latest bigmc"
+            )
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any] | None) -> Calibration | None:

@@ -1,4 +1,4 @@
-"""Whether the features of a dataset are those of a model, and what differs."""
+"""Compare the features of a dataset with those of a model."""
 
 from __future__ import annotations
 

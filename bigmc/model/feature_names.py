@@ -1,4 +1,4 @@
-"""Names of features: which are kept in a model, and how they become arrays."""
+"""Names of features: which a model keeps, and how they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model's file may say of its features, checked before any of it is used."""
+"""Check the description of the features in a model's file before it is used."""
 
 from __future__ import annotations
 

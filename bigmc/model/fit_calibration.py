@@ -1,6 +1,6 @@
-"""Fit how scores become probabilities, on rows that training did not see (`bigmc.model.calibration`).
+"""Fit calibrations on rows that training did not see (`bigmc.model.calibration`).
 
-Apart from what applies a calibration, so that prediction does not import an optimiser.
+A separate module, so that prediction does not import an optimiser.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _HeldOut(NamedTuple):
     def of(cls, scores: NDArray[np.float64], codes: NDArray[np.integer[Any]], most_entries: int) -> _HeldOut:
         """Return evenly spaced rows of so many scores at most."""
         if not len(scores):
-            raise DataError("no rows are left to calibrate probabilities on", "hold out more of the rows")
+            raise DataError("no rows are left to calibrate probabilities on", "hold out more rows")
         some = slice(None, None, -(-scores.size // most_entries))
         scores, codes = scores[some], codes[some]
         step = max(1, _CHUNK_ENTRIES // scores.shape[1])
@@ -215,7 +215,7 @@ def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Cal
     from scipy.optimize import minimize  # 13 MB that only sets of labels have a use for
 
     if not len(scores):
-        raise DataError("no rows are left to calibrate probabilities on", "hold out more of the rows")
+        raise DataError("no rows are left to calibrate probabilities on", "hold out more rows")
 
     def log_loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         scale = np.exp(parameters[0])

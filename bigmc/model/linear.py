@@ -1,4 +1,4 @@
-"""The linear model: a weight for each class at each feature that has any."""
+"""The linear model: features with non-zero weights, and a weight for each class."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LinearModel(Model):
                 f"fit {n_features} features and {n_classes} classes"
             )
         if not (_all_finite(self.coef) and np.isfinite(self.intercept).all()):
-            raise ModelError("the weights of the model are not finite", "look for huge values in the data")
+            raise ModelError("the weights of the model are not finite", "check the data for huge values")
         if self.step is not None and (self.step.shape != (n_classes,) or not np.all(self.step > 0)):
             raise ModelError(f"steps of the weights of shape {self.step.shape}, or not above 0")
 

@@ -1,4 +1,4 @@
-"""Scores from samples in row order and from stored shards: what every scorer does, and the linear one."""
+"""Score samples in row order and stored shards: the common interface, and linear models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of a minimax risk classifier: a linear one that also knows the probabilities of its rule."""
+"""The model of a minimax risk classifier: a linear model with the probabilities of its randomised rule."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class MinimaxModel(LinearModel):
         return True
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return with which probability the randomised minimax rule answers each class.
+        """Return the probability of each class under the randomised minimax rule.
 
         ``h(y|x) ∝ max(Φ(x, y)ᵀμ − φ, 0)``, each class alike where all are 0. On the training samples the
         sum of these is at most 1 by the definition of φ, so that ``h(y|x) ≥ Φ(x, y)ᵀμ − φ``, which is what

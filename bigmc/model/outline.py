@@ -1,4 +1,4 @@
-"""What is known of a model before its arrays are read: enough to plan how it is used."""
+"""Facts about a model before its arrays are read: enough to plan its use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model keeps, as plain labels and JSON: its file holds no Python objects."""
+"""Plain labels and JSON for model files, which hold no Python objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def label_array(classes: NDArray[Any]) -> NDArray[Any]:
         raise ModelError(f"labels of the types {names}", "use one of: integers, strings, booleans or floats")
     plain = np.array(labels)
     if plain.dtype.kind == "O" or plain.tolist() != labels:  # huge integers, strings that end with NUL
-        raise ModelError("some labels cannot be kept as they are", "use shorter numbers and plain text")
+        raise ModelError("some labels cannot be stored exactly", "use shorter numbers and plain text")
     return plain
 
 

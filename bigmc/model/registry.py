@@ -1,4 +1,4 @@
-"""The kinds of model there are, and the way from a file to the right one."""
+"""The kinds of models, and loading the right one from a file."""
 
 from __future__ import annotations
 
@@ -144,9 +144,8 @@ def _kind(header: Mapping[str, Any]) -> type[Model]:
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ModelError(
-            f"it is a model of the kind {kind!r}, which this bigmc does not know (it knows "
-            f"{', '.join(KINDS)})",
-            "install the bigmc that wrote it or train again",
+            f"its kind {kind!r} is unknown to this version of bigmc (known are {', '.join(KINDS)})",
+            "install the version of bigmc that wrote it, or train again",
         )
     _check_header(header)
     return KINDS[kind]

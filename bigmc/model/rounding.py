@@ -1,6 +1,6 @@
-"""Weights in one byte each: whole multiples of a step that every class has of its own.
+"""Weights in one byte each: integer multiples of a step, one step per class.
 
-Weights near 0 become 0, and what is left takes few different values, so that a file of them packs well.
+Weights near 0 become 0, and the others take few distinct values, so files compress well.
 """
 
 from __future__ import annotations

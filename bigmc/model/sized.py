@@ -1,4 +1,4 @@
-"""How many bytes a model takes, by the sizes of its arrays alone: in memory, or as its file lists them."""
+"""Memory of a model, from the sizes of its arrays in memory or in its file."""
 
 from __future__ import annotations
 

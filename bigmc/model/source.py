@@ -1,4 +1,4 @@
-"""A model that is used: in memory already, or in a file that is read once its use is planned."""
+"""A model in memory, or in a file that is read only after its use is planned."""
 
 from __future__ import annotations
 

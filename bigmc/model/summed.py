@@ -1,6 +1,6 @@
-"""A sum of models of one dataset: their scores, each times a weight that held-out rows chose.
+"""A weighted sum of the scores of models of one dataset, with weights fitted on held-out rows.
 
-A linear model sees what thousands of words say together, trees what few columns say in combination; where a
+A linear model combines thousands of words; trees find interactions of few columns. If a
 table has both, their errors differ, and the sum errs less than either. The weights are not negative
 (Breiman, "Stacked regressions", Machine Learning 24, 1996, section 3).
 """
@@ -69,7 +69,7 @@ class SumModel(Model):
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise ModelError("the weights of the models are not finite or negative", "train again")
         if any(isinstance(part, SumModel) for part in parts):
-            raise ModelError("a part of the sum of models is a sum itself", "add its parts")
+            raise ModelError("a part of a sum of models is itself a sum", "give its parts instead")
         for part in parts:
             if part.n_features != self.n_features or part.classes.tolist() != self.classes.tolist():
                 raise ModelError("the models of the sum have different classes or features", "train again")

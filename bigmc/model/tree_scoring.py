@@ -113,15 +113,15 @@ class Trees(NamedTuple):
         if np.any(n_edges < 0) or np.any(n_edges > MAX_EDGES) or self.edge_starts[-1] != len(self.edges):
             raise ModelError("the edges do not fit the features")
         if np.any(np.diff(self.features) <= 0) or np.any((self.features < 0) | (self.features >= n_features)):
-            raise ModelError(f"learners ask features outside 0 to {n_features - 1}")
+            raise ModelError(f"learners use features outside 0 to {n_features - 1}")
         if n_learners:
             if not -1 <= self.node_feature.min() <= self.node_feature.max() < len(self.features):
-                raise ModelError("learners ask features the model does not have")
+                raise ModelError("learners use features that the model does not have")
             if not 0 <= self.learner_class.min() <= self.learner_class.max() < n_classes:
-                raise ModelError("learners belong to classes the model does not have")
+                raise ModelError("learners belong to classes that the model does not have")
             most = np.append(n_edges, MAX_EDGES)[self.node_feature]
             if np.any((self.node_cut < 0) | (self.node_cut > most)) or np.abs(self.leaf).max() > 1:
-                raise ModelError("learners cut at edges the model does not have")
+                raise ModelError("learners split at edges that the model does not have")
 
     def directions(self) -> NDArray[np.float64]:
         """Return for every node whether the response above is larger on average (1), smaller (-1), or not."""

@@ -1,1 +1,1 @@
-"""Options of the commands: frozen objects that command line, Python and estimators share."""
+"""Options of the commands: frozen objects shared by command line, Python and estimators."""

@@ -1,4 +1,4 @@
-"""Fields of dataclasses that are options of a command: default, help and names, written once."""
+"""Declare fields of dataclasses as options of a command: default, help and names in one place."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Option:
     flags : tuple of str
         Names, such as ``--seed``; by default the field's with hyphens.
     metavar : str or None
-        What stands for the value in the help.
+        Placeholder of the value in the help.
     shown : str or None
-        Default to show in the help, where the field's own says little.
+        Default to show in the help instead of the field's own.
     parse : callable or None
-        Makes the value of the text that was given; it raises ValueError with the reason.
+        Converts the given text to the value; it raises ValueError with the reason.
     minimum : int or None
         Least value that is accepted.
     is_argument : bool
-        Whether it is given by its place instead of a name.
+        Whether it is a positional argument.
     """
 
     help: str
@@ -47,17 +47,17 @@ def option(default: Any, help: str, *flags: str, **more: Any) -> Any:
 
 
 def required(help: str, *flags: str, **more: Any) -> Any:
-    """Return a field that must be given by its name."""
+    """Return a field that is a required option."""
     return field(metadata={KEY: Option(help, flags, **more)})
 
 
 def argument(help: str, metavar: str | None = None) -> Any:
-    """Return a field that must be given by its place."""
+    """Return a field that is a positional argument."""
     return field(metadata={KEY: Option(help, metavar=metavar, is_argument=True)})
 
 
 def values_of(kind: type[Any], given: Any) -> Mapping[str, Any]:
-    """Return what an object has for each field of a class of options."""
+    """Return the values of an object for the fields of a class of options."""
     return {item.name: getattr(given, item.name) for item in fields(kind)}
 
 

@@ -1,4 +1,4 @@
-"""Options of prediction, evaluation and reports: one frozen object each, checked once."""
+"""Options of prediction, evaluation and reports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bigmc.options.ingest import Columns, columns_of
 from bigmc.options.raw import FileOptions, OnBadRow, RawOptions
 
 OWN_COLUMNS = ("row_id", "predicted_label", "predicted_labels")
-"""Columns of every file of predictions; those of scores begin with ``score_``."""
+"""Column names used in files of predictions; scores have names that begin with ``score_``."""
 
 
 class PredictKeywords(TypedDict, total=False):
-    """Options of a prediction that were given."""
+    """Options given to a prediction."""
 
     split: str | None
     scores: bool
@@ -31,7 +31,7 @@ class PredictKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(RawOptions):
-    """What `bigmc predict` writes, and of which rows.
+    """What `bigmc predict` writes, and for which rows.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class PredictOptions(RawOptions):
     proba : bool
         Write the probability of every class instead.
     keep : tuple of str
-        Columns of the source that are copied beside the predictions; one may be given as it is.
+        Columns of the source to copy to the predictions; one name may be given as a string.
 
     Raises
     ------
@@ -51,8 +51,8 @@ class PredictOptions(RawOptions):
     """
 
     split: str | None = option(None, "Split of a dataset; by default all rows.")
-    scores: bool = option(False, "Write the score of every class too.")
-    proba: bool = option(False, "Write the probability of every class.")
+    scores: bool = option(False, "Also write the score of every class.")
+    proba: bool = option(False, "Also write the probability of every class.")
     keep: Sequence[str] = option(
         (), "Column of the source to copy, such as an id; may be repeated.", metavar="COLUMN"
     )
@@ -70,18 +70,18 @@ class PredictOptions(RawOptions):
 
     @property
     def per_class(self) -> bool:
-        """Whether something is written of every class."""
+        """Whether the output has a column for every class."""
         return self.scores or self.proba
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Return what decides which predictions come out, as JSON data."""
-        hidden = {"delimiter", "columns", "encoding"}  # a source tells how its text is written
+        """Return the options that affect the predictions, as JSON data."""
+        hidden = {"delimiter", "columns", "encoding"}  # the fingerprint of a source has these
         hidden |= set() if self.proba else {"proba"}
         return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 class EvaluateKeywords(TypedDict, total=False):
-    """Options of an evaluation that were given."""
+    """Options given to an evaluation."""
 
     split: str
     label_separator: str | None
@@ -96,7 +96,7 @@ class EvaluateKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(FileOptions):
-    """What `bigmc evaluate` measures, and of which rows.
+    """What `bigmc evaluate` measures, and on which rows.
 
     Attributes
     ----------
@@ -105,28 +105,28 @@ class EvaluateOptions(FileOptions):
     label : str, optional
         Label column of raw files.
     label_separator : str, optional
-        What stands between the labels of a row of raw files, where it has several.
+        Separator between several labels of a row of raw files.
     per_class : bool
         Add precision, recall, F1 and support of every class.
     confusion : bool
         Add the confusion matrix.
     propensities : str, optional
-        Where labels are sets: split whose labels are counted; adds propensity-scored precision@k.
+        For label sets: split whose labels are counted; adds propensity-scored precision@k.
     """
 
     split: str = option("test", "Split of a dataset to evaluate on.")
     label: str | None = option(None, "Label column of raw files.", metavar="COLUMN")
-    label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
-    per_class: bool = option(False, "Precision, recall and F1 per class.")
-    confusion: bool = option(False, "Confusion matrix.")
+    label_separator: str | None = option(None, "Separator between several labels of a row.")
+    per_class: bool = option(False, "Add precision, recall and F1 per class.")
+    confusion: bool = option(False, "Add the confusion matrix.")
     propensities: str | None = option(
         None,
-        "Sets of labels: split, such as train, whose counts weigh precision@k for rare labels.",
+        "Label sets: add propensity-scored precision@k, with the label counts of this split, such as train.",
     )
 
 
 class ReportKeywords(TypedDict, total=False):
-    """Options of a report that were given; `dataset` is a path or a Dataset."""
+    """Options given to a report; `dataset` is a path or a Dataset."""
 
     top: int
     dataset: Any
@@ -140,7 +140,7 @@ class ReportOptions:
     Attributes
     ----------
     top : int
-        Features of each class, at most.
+        Maximum number of features per class.
     dataset : path or Dataset, optional
         Data to evaluate on.
     split : str, optional

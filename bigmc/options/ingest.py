@@ -1,4 +1,4 @@
-"""Options of an ingest: declared once for the command line, Python and appending."""
+"""Options of an ingest, declared once for the command line, Python and appends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEVERAL = ("text", "categorical", "one_hot", "numeric", "dense", "date", "missin
 
 
 class IngestKeywords(TypedDict, total=False):
-    """Options that were given to an ingest; None is as good as not given."""
+    """Options given to an ingest; None means not given."""
 
     text: Columns
     label: Any
@@ -65,37 +65,33 @@ def parse_ngrams(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions(RawOptions):
-    """What of the sources becomes the dataset; :func:`bigmc.api.ingest` describes the options.
+    """How sources become a dataset; :func:`bigmc.api.ingest` describes the options.
 
     Raises
     ------
     DataError
-        If an option has a value that no data allows.
+        If an option has a value that is invalid for all data.
     """
 
     text: Sequence[str] = option((), "Text column; may be repeated.", metavar="COLUMN")
-    label: Any = option(
-        None, "Label column; where it holds lists, labels are sets.", metavar="COLUMN", parse=str
-    )
-    label_separator: str | None = option(None, "Text between the labels of a row, where it has several.")
-    weight: str | None = option(
-        None, "Number of at least 0: how much the row counts in training.", metavar="COLUMN"
-    )
+    label: Any = option(None, "Label column; lists in it are label sets.", metavar="COLUMN", parse=str)
+    label_separator: str | None = option(None, "Separator between several labels of a row.")
+    weight: str | None = option(None, "Sample weight in training, a number of at least 0.", metavar="COLUMN")
     categorical: Sequence[str] = option((), "Column hashed as name=value; may be repeated.", metavar="COLUMN")
     one_hot: Sequence[str] = option(
         (),
-        "Category that becomes a column of 0 and 1 for each of its frequent values; may be repeated.",
+        "Category; each of its frequent values becomes a column of 0 and 1; may be repeated.",
         metavar="COLUMN",
     )
     numeric: Sequence[str] = option(
-        (), "Number hashed by its column's name; may be repeated.", metavar="COLUMN"
+        (), "Number hashed by the name of its column; may be repeated.", metavar="COLUMN"
     )
     dense: Sequence[str] = option(
-        (), "Number kept as a feature of its own; may be repeated.", metavar="COLUMN"
+        (), "Number that becomes one feature, not hashed; may be repeated.", metavar="COLUMN"
     )
     date: Sequence[str] = option(
         (),
-        "Date or time that becomes numbers: day, month, weekday and hour; may be repeated.",
+        "Date or time; becomes numbers for day, month, weekday and hour; may be repeated.",
         metavar="COLUMN",
     )
     written: Sequence[str] = option(
@@ -114,13 +110,17 @@ class IngestOptions(RawOptions):
     lowercase: bool = option(
         True, "Lowercase texts before hashing.", "--lowercase/--no-lowercase", shown="lowercase"
     )
-    standardize: bool = option(False, "Dense features become (x - mean) / deviation.", "--standardize")
-    fourier: int = option(0, "Turn dense features into so many random Fourier features.")
-    gamma: float | None = option(None, "Of their Gaussian kernel; by default 1 / number of dense features.")
+    standardize: bool = option(
+        False, "Scale dense features: (x - mean) / standard deviation.", "--standardize"
+    )
+    fourier: int = option(0, "Replace dense features by N random Fourier features.")
+    gamma: float | None = option(
+        None, "Gamma of the Gaussian kernel of --fourier; by default 1 / number of dense features."
+    )
     missing: Missing = option(
         "refuse",
-        "Empty, null or NaN in --dense columns: a bad row, kept for boosting, or filled with the mean (texts "
-        "and categories: as an empty one).",
+        "Empty, null or NaN in --dense columns: refuse makes a bad row, keep is for boosting, fill takes the "
+        "mean (texts and categories: empty).",
         shown="refuse",
     )
     weighting: str | None = option(
@@ -129,11 +129,15 @@ class IngestOptions(RawOptions):
     )
     split: Mapping[str, float] | str = field(
         default_factory=lambda: dict(DEFAULT_SPLITS),
-        metadata=option(None, "Splits and their shares.", shown="train=0.8,test=0.2", parse=str).metadata,
+        metadata=option(
+            None, "Names and shares of the splits.", shown="train=0.8,test=0.2", parse=str
+        ).metadata,
     )
-    group: str | None = option(None, "Column whose rows stay together in a split.", metavar="COLUMN")
+    group: str | None = option(
+        None, "Column of groups; rows of one group stay in one split.", metavar="COLUMN"
+    )
     seed: int = option(0, "Seed of the split.", shown="0")
-    n_features: int | None = option(None, "Width of svmlight data.")
+    n_features: int | None = option(None, "Number of features of svmlight data.")
     names: bool = option(True, "Keep the words behind hashed features.", "--names/--no-names", shown="names")
 
     def __post_init__(self) -> None:
@@ -143,12 +147,12 @@ class IngestOptions(RawOptions):
             raise DataError(f"missing is {self.missing!r}", f"choose {choices}")
 
     def but(self, given: IngestKeywords) -> IngestOptions:
-        """Return these options with others that were given, as `given_options` returns them."""
+        """Return these options, updated with those that `given_options` returns."""
         return replace(self, **cast(dict[str, Any], given))
 
 
 def given_options(given: Mapping[str, Any]) -> IngestKeywords:
-    """Return the options that were given, which are not None; columns become tuples.
+    """Return the given options that are not None, with columns as tuples.
 
     Raises
     ------
@@ -174,5 +178,5 @@ def written_examples(written: Mapping[str, Columns] | Columns) -> tuple[str, ...
 
 
 def columns_of(names: Columns) -> tuple[str, ...]:
-    """Return names of columns, of which one may be given as it is."""
+    """Return one name of a column, or several, as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names or ())

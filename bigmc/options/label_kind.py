@@ -1,4 +1,4 @@
-"""What the label of a row is."""
+"""Kinds of labels."""
 
 from __future__ import annotations
 

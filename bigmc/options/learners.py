@@ -1,4 +1,4 @@
-"""Parameters of the learners, with the defaults of their classifiers; those describe them in full."""
+"""Parameters of the learners and their defaults; the classifiers document them in full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ClassWeight = Mapping[Any, float] | str | None
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerOptions:
-    """What all learners have in common.
+    """Options of a learner.
 
     Attributes
     ----------
@@ -37,32 +37,32 @@ class SparseOptions(LearnerOptions):
 
     alpha: float | str = option(
         "auto",
-        "Strength of the penalty, larger selects fewer features; auto: none, a ridge for accuracy.",
+        "Strength of the penalty; larger selects fewer features. auto: no penalty, a ridge for accuracy.",
         parse=number_or_auto,
     )
     loss: str | None = option(
         None,
         "squared_hinge, multitask_squared_hinge, huber_hinge, log_loss, or multilabel_ranking for sets; by "
-        "default the second, with a number for --alpha the first.",
+        "default multitask_squared_hinge, or squared_hinge if --alpha is a number.",
     )
-    penalty: str = option("l1/l2", "l1/l2, l1, l1/linf or sparse_group.")
-    l1_ratio: float | None = option(None, "Share of the l1 norm in sparse_group.")
+    penalty: str = option("l1/l2", "Penalty: l1/l2, l1, l1/linf or sparse_group.")
+    l1_ratio: float | None = option(None, "Share of the l1 norm in the sparse_group penalty.")
     ridge: float | None = option(
         None,
-        "Strength of the squared norm beside the penalty; by default 1 / samples (log_loss: a tenth), with a "
-        "number for --alpha 0.",
+        "Strength of the squared norm; by default 1 / samples (log_loss: a tenth of that), or 0 if "
+        "--alpha is a number.",
     )
     fit_intercept: bool | None = option(
         None,
-        "Fit an intercept, which is not penalised; by default unless --alpha is a number.",
+        "Fit an unpenalised intercept; the default unless --alpha is a number.",
         "--fit-intercept/--no-fit-intercept",
     )
-    class_weight: ClassWeight = option(None, "balanced, or nothing.", parse=str)
+    class_weight: ClassWeight = option(None, "balanced: weight classes by inverse frequency.", parse=str)
     tol: float | None = option(
-        None, "Stop at this relative duality gap; by default 0.1, with a number for --alpha 0.001."
+        None, "Stop at this relative duality gap; by default 0.1, or 0.001 if --alpha is a number."
     )
-    max_passes: int = option(100, "Stop after reading the data this often.")
-    step: str = option("line_search", "line_search or constant.")
+    max_passes: int = option(100, "Stop after this many passes over the data.")
+    step: str = option("line_search", "Step sizes: line_search or constant.")
     random_state: int = option(0, "Seed of the order of the coordinates.", "--seed")
 
 
@@ -73,14 +73,14 @@ class MinimaxOptions(LearnerOptions):
     learner = "mrc"
 
     lambda0: float | str = option("auto", "Regularisation; auto: 2 / sqrt(rows).", parse=number_or_auto)
-    fit_intercept: bool = option(True, "Add a feature that is always 1.")
-    eps1: float = option(1e-2, "Add constraints that are violated by more than this.")
-    eps2: float = option(1e-5, "Add components that are violated by more than this.")
-    n_max: int = option(400, "Most constraints added at once.")
-    m_max: int = option(400, "Most components added at once.")
+    fit_intercept: bool = option(True, "Fit an intercept: a feature that is always 1.")
+    eps1: float = option(1e-2, "Add constraints violated by more than this.")
+    eps2: float = option(1e-5, "Add components violated by more than this.")
+    n_max: int = option(400, "Most constraints added per iteration.")
+    m_max: int = option(400, "Most components added per iteration.")
     k_max: int = option(1000, "Most iterations.")
-    tol: float = option(1e-3, "Stop at this difference of the bounds.")
-    time_limit: float | None = option(None, "Seconds; then the best model so far.")
+    tol: float = option(1e-3, "Stop when the bounds differ by less than this.")
+    time_limit: float | None = option(None, "Stop after so many seconds, with the best model so far.")
     random_state: int = option(0, "Seed of the first working set.", "--seed")
     standardize: bool = False
     fourier: int = 0
@@ -96,36 +96,34 @@ class BoostOptions(LearnerOptions):
 
     C: float | str = option(
         1e5,
-        "Weight of the loss, larger fits closer; auto: by held-out rows.",
+        "Weight of the loss; larger fits more closely. auto: choose on held-out rows.",
         "--C",
         parse=number_or_auto,
     )
-    n_rounds: int = option(100, "Most rounds.", "--rounds")
-    max_depth: int | None = option(None, "Levels of a weak learner, 1 to 4; by default 4, on sparse data 1.")
-    family: str = option("auto", "auto, stump or ray.")
+    n_rounds: int = option(100, "Maximum number of rounds.", "--rounds")
+    max_depth: int | None = option(None, "Depth of a weak learner, 1 to 4; by default 4, on sparse data 1.")
+    family: str = option("auto", "Weak learners: auto, stump or ray.")
     learners: str = option(
-        "class", "class: each class uses the weak learners found for it; shared: all use those of any."
+        "class", "class: each class uses its own weak learners; shared: all classes share them."
     )
-    pool: int | None = option(
-        None, "Weak learners that a pass adds for every class; by default 40, for trees 20."
-    )
-    learning_rate: float | None = option(
-        None, "Share of each update's step that is made; by default 1, for trees 0.3."
-    )
-    class_weight: ClassWeight = option(None, "balanced, or nothing.", parse=str)
+    pool: int | None = option(None, "Weak learners added per class in a pass; by default 40, for trees 20.")
+    learning_rate: float | None = option(None, "Factor of each update's step; by default 1, for trees 0.3.")
+    class_weight: ClassWeight = option(None, "balanced: weight classes by inverse frequency.", parse=str)
     tol: float = option(1e-3, "Stop at this relative duality gap.")
     validation_fraction: float = option(0.0, "Share of the rows to hold out.")
-    patience: int = option(10, "Rounds without gain on held-out rows before it stops.")
-    time_limit: float | None = option(None, "Begin no round after so many seconds.")
+    patience: int = option(10, "Stop after this many rounds without gain on held-out rows.")
+    time_limit: float | None = option(None, "Start no further round after so many seconds.")
     random_state: int = option(0, "Seed of the updates and of the held-out rows.", "--seed")
     max_sweeps: int | None = None
     inner_rounds: int | None = None
     max_bins: int = 255
     column_share: float = option(
-        1.0, "Share of the columns that the trees of a round may ask, drawn for every round."
+        1.0, "Share of the columns that the trees of a round may split on, drawn anew for each round."
     )
-    n_models: int = option(1, "Models with columns of their own, whose mean answers.", "--models")
-    min_frequency: float = option(0.0, "Share of the rows that must have a feature for trees to ask it.")
+    n_models: int = option(1, "Number of models to average, each with its own random columns.", "--models")
+    min_frequency: float = option(
+        0.0, "Trees split only on features that at least this share of the rows have."
+    )
 
 
 OPTIONS: dict[str, type[LearnerOptions]] = {
@@ -135,7 +133,7 @@ OPTIONS: dict[str, type[LearnerOptions]] = {
 
 
 def learner_options(learner: str, given: Mapping[str, Any]) -> LearnerOptions:
-    """Return the options of a learner with those that are given.
+    """Return the options of a learner, updated with those given.
 
     Raises
     ------

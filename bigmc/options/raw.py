@@ -11,7 +11,7 @@ from bigmc.errors import DataError
 from bigmc.options.declare import option
 
 OnBadRow = Literal["fail", "quarantine"]
-"""What happens to a row that cannot be used: an error, or it is set aside."""
+"""How to handle an invalid row: stop with an error, or set it aside."""
 
 
 _SPELLED = {"\\t": "\t", "tab": "\t", "space": " "}
@@ -25,16 +25,16 @@ def names_of(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
-    r"""How raw files are written, as far as a user says.
+    r"""Format of raw files, as given by the user.
 
     Attributes
     ----------
     format : str, optional
-        Format of the files; by default their names tell.
+        Format of the files; by default known from their names.
     delimiter : str, optional
-        One character between the fields of delimited text; also ``\t``, ``tab`` and ``space``.
+        Field separator of delimited text, one character; also ``\t``, ``tab`` and ``space``.
     columns : tuple of str, optional
-        Names of all columns of delimited text without a header line; one may be given as it is.
+        Names of all columns of delimited text without a header line; a single name may be a string.
     encoding : str, optional
         Character encoding of text files, as Python names it; by default UTF-8.
 
@@ -44,15 +44,17 @@ class FileOptions:
         If the delimiter is not one character, two columns have the same name, or the encoding is unknown.
     """
 
-    format: str | None = option(None, "csv, tsv, jsonl, parquet or svmlight; by default from the name.")
-    delimiter: str | None = option(None, "Character between the fields of delimited text, or tab.")
+    format: str | None = option(None, "csv, tsv, jsonl, parquet or svmlight; by default from the file name.")
+    delimiter: str | None = option(None, "Field separator of delimited text: one character, or tab.")
     columns: Sequence[str] | None = option(
         None,
-        "Names of all columns, where files have no header line.",
+        "Names of all columns, if files have no header line.",
         metavar="A,B,C",
         parse=names_of,
     )
-    encoding: str | None = option(None, "Of text files, such as latin-1, cp1252 or utf-16.", shown="utf-8")
+    encoding: str | None = option(
+        None, "Encoding of text files, such as latin-1, cp1252 or utf-16.", shown="utf-8"
+    )
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -61,7 +63,10 @@ class FileOptions:
             names = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
             object.__setattr__(self, "columns", names)
             if not all(names) or len(set(names)) < len(names):
-                raise DataError(f"columns named {', '.join(names)}", "give each a name of its own")
+                raise DataError(
+                    f"the names of --columns are empty or repeated: {', '.join(names)}",
+                    "give each column its own name",
+                )
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
 
@@ -70,7 +75,7 @@ def _checked_delimiter(text: str) -> str:
     delimiter = _SPELLED.get(text, text)
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r':
         raise DataError(
-            f"the delimiter {text!r} is not one character of ASCII that separates fields",
+            f"the delimiter {text!r} is not a single ASCII character that can separate fields",
             "give one such as ';', '|' or tab",
         )
     return delimiter
@@ -95,7 +100,7 @@ class RawOptions(FileOptions):
     Attributes
     ----------
     on_bad_row : {"fail", "quarantine"}
-        Stop at a row that cannot be used, or set it aside with the reason.
+        Stop at an invalid row, or set it aside with the reason.
 
     Raises
     ------
@@ -103,7 +108,9 @@ class RawOptions(FileOptions):
         If `on_bad_row` is something else.
     """
 
-    on_bad_row: OnBadRow = option("fail", "fail: stop at it. quarantine: set it aside.")
+    on_bad_row: OnBadRow = option(
+        "fail", "Invalid rows: fail stops at the first, quarantine sets them aside."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""A page that tells a person what a model is and how good: one file, without scripts and network."""
+"""HTML reports on models: one file, without scripts or network."""
 
 from bigmc.reporting.page import page
 

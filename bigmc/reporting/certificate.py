@@ -1,4 +1,4 @@
-"""What a certificate says, in words, and no more than that."""
+"""Describe a certificate in words."""
 
 from __future__ import annotations
 

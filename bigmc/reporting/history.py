@@ -1,4 +1,4 @@
-"""The course of a training: the figures every kind of model notes, whatever they are."""
+"""The training history: the figures that every kind of model records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML made of elements: what is not markup already is data, and is escaped."""
+"""Build HTML from elements; text that is not markup is escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a model: what it is, how good it is, and what it looks at."""
+"""The report on a model: what it is, how good it is, and its strongest features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves as SVG: small, sharp on paper, and the same bytes everywhere."""
+"""Curves as SVG, with the same bytes everywhere."""
 
 from __future__ import annotations
 

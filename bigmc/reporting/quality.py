@@ -1,4 +1,4 @@
-"""The figures of an evaluation, the classes that fare worst first, and how well probabilities hold."""
+"""The figures of an evaluation, worst classes first, and the calibration of probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of a search for settings: every trial in a table, and accuracy against size."""
+"""The search for settings: a table of all trials, and accuracy by size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the page looks, on a screen and on paper."""
+"""The style of the report, on screen and on paper."""
 
 STYLE = """
 :root { color-scheme: light;

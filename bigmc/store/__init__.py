@@ -1,1 +1,1 @@
-"""The dataset on disk: layout, shards, blocks, commit."""
+"""Datasets on disk: layout, shards, blocks, publication."""

@@ -21,7 +21,7 @@ OFFSET_BYTES = 8
 
 
 class Residency(Enum):
-    """Where blocks of features are between two passes."""
+    """Where to keep blocks of features between two passes."""
 
     MEMORY = "memory"
     DISK = "disk"
@@ -68,10 +68,10 @@ class Block:
 
 
 class BlockBuffers:
-    """Memory for one block, kept and grown from block to block.
+    """Memory for one block, reused and grown from block to block.
 
     Fresh arrays for every block cost page faults (up to 40 % of the reading time). A block read into
-    these buffers is valid until the next one is.
+    these buffers is valid until the next block is read.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | Non
     buffers = BlockBuffers() if buffers is None else buffers
     n_shards, width = len(store.shards), hi - lo
     if not 0 <= lo <= hi <= store.n_features:
-        raise DataError(f"features {lo} to {hi} are not within the {store.n_features} of the dataset")
+        raise DataError(f"features {lo} to {hi} are outside the {store.n_features} features of the dataset")
     offsets = buffers.take("indptr", n_shards * (width + 1), np.dtype(np.int64)).reshape(n_shards, width + 1)
     starts = np.empty(n_shards, np.int64)
     nnz = 0
@@ -129,17 +129,17 @@ def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | Non
 def stream_blocks(
     store: ColumnStore, ranges: Iterable[tuple[int, int]], n_buffers: int = 2
 ) -> Iterator[Block]:
-    """Read blocks one after the other, the next ones on a thread while the caller uses this one.
+    """Read blocks one after the other, prefetching the next ones on a thread.
 
-    A block is valid until the next one is read. Errors of reading are raised when the turn of
-    their block comes; closing the iterator stops the thread.
+    A block is valid until the next one is read. Errors are raised in the order of the
+    blocks; closing the iterator stops the thread.
 
     Parameters
     ----------
     ranges : iterable of (lo, hi)
         Features of each block.
     n_buffers : int, optional
-        Blocks in memory at once: the one in use and those read ahead.
+        Blocks in memory at once: the one in use and prefetched ones.
     """
     coming = iter(ranges)
     free = deque(BlockBuffers() for _ in range(n_buffers))
@@ -172,7 +172,7 @@ def plan_blocks(
     itemsize : int
         Bytes of a value.
     block_bytes : int
-        Most bytes of one block (`Block.nbytes`).
+        Maximum bytes of one block (`Block.nbytes`).
 
     Returns
     -------
@@ -194,7 +194,7 @@ def plan_blocks(
         if hi <= lo:
             needed = int(cost[lo + 1] - cost[lo]) + n_shards * OFFSET_BYTES
             raise DataError(
-                f"feature {lo} alone needs {needed} bytes and a block may have {block_bytes}",
+                f"feature {lo} alone needs {needed} bytes, but a block may have only {block_bytes}",
                 "raise the memory limit",
             )
         ranges.append((lo, hi))

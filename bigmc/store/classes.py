@@ -1,4 +1,4 @@
-"""Labels as they were given, by class code."""
+"""The original labels of the class codes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ClassLabels(Protocol):
 
 
 class StoredLabels:
-    """The labels of a dataset on disk, read at first use: a million take 200 MB meanwhile.
+    """The labels of a dataset on disk, read at first use: reading a million takes 200 MB.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class StoredLabels:
     kind : {"int64", "string", "bool", "float"}
         Their type.
     check : callable
-        Refuses a file that has changed since the dataset was opened; called before it is read.
+        Raises an error if the file has changed since the dataset was opened; called before reading.
 
     Raises
     ------

@@ -40,12 +40,12 @@ class Dataset:
         Original labels in the order of their codes; empty if the samples have none.
     n_samples, n_features, n_classes, n_shards, nnz : int
     dtype : numpy.dtype
-        Of the values `read_block` returns: the smallest exact one for all shards.
+        Dtype of the values from `read_block`: the smallest exact dtype for all shards.
     base : int64 array of shape (n_shards + 1,)
         First sample of each shard.
     weighting : Weighting
     features : dict
-        What the features are, such as the hashing that made them; copied into every model.
+        Description of the features, such as the hashing that made them; copied into every model.
     path : Path or None
         Folder of the dataset, or of its local copy; None in memory.
     """
@@ -88,14 +88,14 @@ class Dataset:
 
     @classmethod
     def open(cls, dataset: Path | str | Dataset) -> Dataset:
-        """Open a dataset on disk, or at an address such as ``s3://bucket/name``; an open one is returned.
+        """Open a dataset on disk or at an address such as ``s3://bucket/name``; an open one is returned.
 
         A shard is checked when it is first read; one in an object store is first copied to this machine.
 
         Raises
         ------
         StoreError
-            If there is no dataset, it is unfinished, damaged or of another format version.
+            If the dataset is missing, unfinished, damaged or has another format version.
         """
         return dataset if isinstance(dataset, Dataset) else cls._of(open_stored(dataset))
 
@@ -123,12 +123,12 @@ class Dataset:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or scipy sparse matrix
-            Numbers; whether they are finite is for the caller to check. Zeros of a dense array are
-            dropped, explicit zeros of a sparse one are kept.
+            Numbers; the caller checks that they are finite. Zeros of a dense array are
+            dropped, explicit zeros of a sparse matrix are kept.
         y : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-            Labels of any one type; the classes are their sorted distinct values. With two dimensions,
-            also as a scipy sparse matrix, 1 where a sample has the label and else 0: labels are sets, and
-            the classes are the columns' numbers. Without them all label codes are -1.
+            Labels of one type; the classes are their sorted distinct values. A two-dimensional 0/1
+            indicator, also as a scipy sparse matrix, gives label sets; the classes are the numbers
+            of its columns. Without labels all label codes are -1.
         row_ids : array-like of int64 of shape (n_samples,), optional
             By default 0, 1, 2, …
         weighting : Weighting, optional
@@ -152,7 +152,7 @@ class Dataset:
         classes, labels = code_labels(y, n_samples)
         ids = np.arange(n_samples, dtype=np.int64) if row_ids is None else np.asarray(row_ids, np.int64)
         if ids.shape != (n_samples,):
-            raise DataError(f"row_ids has the shape {ids.shape} and X has {n_samples} rows")
+            raise DataError(f"row_ids has the shape {ids.shape}, but X has {n_samples} rows")
         shards = list(memory_shards(matrix, labels, ids, shard_rows))
         return cls(shards, classes, int(matrix.shape[1]), weighting or Weighting(), features or {})
 
@@ -181,7 +181,7 @@ class Dataset:
         return self._of_shards(shards, None)
 
     def part(self, shards: Sequence[int]) -> Dataset:
-        """Return the samples of the given shards, their idf weighting still that of all the samples."""
+        """Return the samples of the given shards, keeping the idf weights of all samples."""
         return self._of_shards(shards, self.column_scale())
 
     def _of_shards(self, shards: Sequence[int], column_scale: NDArray[np.float32] | None) -> Dataset:
@@ -191,7 +191,7 @@ class Dataset:
         return self._with([self.shards[s] for s in shards], self.weighting, column_scale, weights)
 
     def with_weighting(self, weighting: Weighting) -> Dataset:
-        """Return the same samples, whose stored values are weighted otherwise when they are read."""
+        """Return the same samples with another weighting."""
         return self._with(self.shards, weighting, self._column_scale, self._sample_weights)
 
     def _with(
@@ -205,13 +205,13 @@ class Dataset:
         return Dataset(shards, *own, column_scale, weights)
 
     def with_column_scale(self, column_scale: NDArray[np.float32]) -> Dataset:
-        """Return the same samples with other factors of the features in place of their idf."""
+        """Return the same samples with other column scales instead of their idf."""
         return self._with(self.shards, self.weighting, column_scale, self._sample_weights)
 
     def __reduce__(self) -> Any:
-        """Send the path and which shards: another process opens them itself, once."""
+        """Pickle the path and the shard numbers: another process opens them itself, once."""
         if self._stored is None:
-            raise DataError("a dataset in memory stays in its process", "ingest it for a cluster to read")
+            raise DataError("a dataset in memory cannot be sent to a cluster", "ingest it first")
         stored = self._stored
         first = stored.ingests[0].manifest
         names = tuple(stored.name(shard) for shard in self.shards if isinstance(shard, StoredShard))
@@ -226,30 +226,30 @@ class Dataset:
         return any(is_sets(table.schema.field("label").type) for table in tables)
 
     def labels(self) -> NDArray[np.int32]:
-        """Return the class code of every sample; a `DataError` where labels are sets."""
+        """Return the class code of every sample; raise `DataError` if labels are sets."""
         return self._sample_labels.codes()
 
     @property
     def n_groups(self) -> int:
-        """Groups that statistics by class tell apart: the classes, or one where labels are sets."""
+        """Number of groups in statistics by class: the classes, or one if labels are sets."""
         return 1 if self.has_sets else self.n_classes
 
     def group_codes(self, most_bytes: int | None = None) -> Sequence[NDArray[np.signedinteger]]:
-        """Return the group of every sample of each shard: its class code, or 0 where labels are sets.
+        """Return the group of every sample of each shard: its class code, or 0 if labels are sets.
 
-        Codes that take more than `most_bytes` together are read at every use.
+        Codes of more than `most_bytes` in all are read again at every use.
         """
         return self._sample_labels.groups(most_bytes)
 
     def label_sets(self) -> NDArray[np.int32]:
         """Return the class codes of every sample, of shape (n_samples, most labels of a sample).
 
-        They increase within a row, and -1 stands after the last. Where labels are no sets there is one.
+        They increase within a row, padded with -1. For single labels there is one column.
         """
         return self._sample_labels.sets()
 
     def label_parts(self) -> Iterator[NDArray[np.int32]]:
-        """Yield what `label_sets` returns, shard by shard; rows are as long as the shard's longest set."""
+        """Yield the result of `label_sets` shard by shard; rows are as long as the shard's longest set."""
         return self._sample_labels.parts()
 
     def class_counts(self) -> NDArray[np.int64]:
@@ -257,7 +257,7 @@ class Dataset:
         return self._sample_labels.counts()
 
     def most_labels(self) -> int:
-        """Return the number of labels of the sample that has most, at least 1."""
+        """Return the maximum number of labels of a sample, at least 1."""
         return self._sample_labels.most()
 
     @cached_property
@@ -266,7 +266,7 @@ class Dataset:
         return SampleLabels(self.shards, self.base, self.n_classes, where, self.label_kind)
 
     def sample_weights(self) -> NDArray[np.float64] | None:
-        """Return the weight of every sample in training; None if each counts once."""
+        """Return the sample weights for training, or None."""
         if self._sample_weights is None and self._stored is not None:
             recipe = self._stored.ingests[0].manifest.provenance.get("recipe", {})
             if recipe.get("weight") is not None:
@@ -290,10 +290,10 @@ class Dataset:
         return self._column_nnz
 
     def column_scale(self) -> NDArray[np.float32] | None:
-        """Return the factor of every feature over these samples, or None where the weighting has none.
+        """Return the scale of every feature over these samples, or None if the weighting has none.
 
         The idf, ``ln((1 + n_samples) / (1 + df)) + 1`` as in ``TfidfTransformer(smooth_idf=True)``, or one
-        over the standard deviation. Samples drawn from others keep the scale of these.
+        over the standard deviation. Samples drawn from other samples keep their scale.
         """
         if not self.weighting.scales_columns:
             return None
@@ -306,12 +306,12 @@ class Dataset:
         return np.asarray(scale, np.float32)
 
     def row_scale(self, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
-        """Return the factor of every row: ones, or one over the row's norm with l2 weighting.
+        """Return the scale of every row: one over the row's norm with l2 weighting, else 1.
 
         Parameters
         ----------
         column_scale : float32 array of shape (n_features,) or None
-            Scale of the columns, from the samples the model was trained on. With it the norms take
+            Scale of the columns, from the training samples of the model. With it, computing the norms takes
             one pass over the values.
         """
         return row_scale(self, column_scale)
@@ -324,8 +324,8 @@ class Dataset:
         """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
 
         The values are those of `read_block`: before row and column scale. Whole splits of a dataset
-        on disk have them stored, unless they were too large; otherwise the block is read. Where labels are
-        sets all samples are of one class.
+        on disk have them stored, unless they were too large; otherwise the block is read. If labels are
+        sets, all samples belong to one class.
 
         Returns
         -------
@@ -340,34 +340,34 @@ class Dataset:
             if known[0] is not None and known[1] is not None:
                 return known[0], known[1]
         if self._groups is None:
-            self._groups = self.group_codes()  # needed for block after block
+            self._groups = self.group_codes()  # needed for every block
         sums, squares = block_statistics(read_block(self, lo, hi), self._groups, self.n_groups)
         return sums.T, squares.T
 
     @property
     def bytes_read(self) -> int:
-        """Bytes read from files so far, by this dataset and everything taken from it."""
+        """Bytes read from files so far, by this dataset and its subsets."""
         return self._stored.counter.total if self._stored else 0
 
     @property
     def identity(self) -> str:
-        """Digest of all files of the dataset as it was when it was opened; a `DataError` in memory."""
+        """Digest of all files of the dataset when it was opened; raises `DataError` in memory."""
         if self._stored is None:
-            raise DataError("the dataset is in memory only", "ingest it first, or call the estimator's fit")
+            raise DataError("the dataset is only in memory", "ingest it first, or call the estimator's fit")
         return self._stored.identity
 
     @property
     def ingests(self) -> tuple[Ingest, ...]:
-        """What made the dataset on disk and what was appended; empty in memory."""
+        """Provenance of the dataset on disk and of its appends; empty in memory."""
         return self._stored.ingests if self._stored else ()
 
     def files(self, name: str) -> list[Path]:
-        """Return the files of a name, such as ``names.parquet``, one of each ingest that has it."""
+        """Return all files of a name, such as ``names.parquet``, at most one per ingest."""
         return self._stored.files(name) if self._stored else []
 
     @property
     def feature_signature(self) -> str:
-        """SHA-256 of number and description of the features: equal if a model fits both datasets."""
+        """SHA-256 of the number and description of the features; a model fits datasets with equal digests."""
         return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
 
     def info(self) -> DatasetInfo:
@@ -391,7 +391,7 @@ class Dataset:
 
 @lru_cache(maxsize=4)
 def _opened(path: str, signature: str, n_appends: int, names: tuple[str, ...]) -> Dataset:
-    """Return some shards of a dataset on disk, kept open for the next part."""
+    """Return some shards of a dataset on disk, and keep it open for the next part."""
     stored = reopen(path, signature, n_appends)
     number = {stored.name(shard): s for s, shard in enumerate(stored.shards())}
     return Dataset._of(stored).subset([number[name] for name in names])

@@ -1,4 +1,4 @@
-"""The spread of every feature, by which columns of different units are made comparable."""
+"""Standard deviations of all features, to scale columns of different units."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK_BYTES = 8 << 20
-"""Decoded bytes of the features whose statistics are taken at once."""
+"""Decoded bytes of the features whose statistics are computed at a time."""
 _ROUNDING = 1e-7
-"""Variance over squared mean up to which a feature counts as constant: 1 in 3,000."""
+"""Ratio of variance to squared mean up to which features count as constant: a deviation of 1 in 3,000."""
 
 Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Sum and sum of squares of each class and feature, both of shape (n_classes, n_features)."""
 
 
 def inverse_deviations(n_samples: int, blocks: Iterable[Statistics]) -> NDArray[np.float32]:
-    """Return one over the standard deviation of every feature; constant ones become 1, or stay if smaller.
+    """Return one over the standard deviation of every feature; constant features are scaled to at most 1.
 
-    Large ones as they are, as numbers of rows from a billion on, would leave an intercept nothing to do, and
-    descent without end.
+    Unscaled large values, such as row numbers above a billion, would act as an intercept, and descent
+    would not converge.
 
     Parameters
     ----------
     blocks : iterable of Statistics
-        Of one piece of the features after the other. Values that are not stored are 0.
+        Statistics of successive ranges of features. Values that are not stored are 0.
     """
     scales = []
     for sums, squares in blocks:

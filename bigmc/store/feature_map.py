@@ -1,4 +1,4 @@
-"""What dense features go through before they are stored: standardisation, then random Fourier features."""
+"""Transform dense features before they are stored: standardisation, then random Fourier features."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Moments:
         return cls(len(wide), mean, np.square(wide - mean).sum(axis=0))
 
     def __add__(self, other: Moments) -> Moments:
-        """Return the moments of both sets of samples, as Chan, Golub and LeVeque (1979) update them."""
+        """Return the moments of both sets of samples, by the update of Chan, Golub and LeVeque (1979)."""
         count = self.count + other.count
         if not count:
             return self
@@ -49,10 +49,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Standardised features, or random Fourier features of these.
+    """Map to standardised features, or to random Fourier features of these.
 
     Each feature becomes ``(x − mean) / deviation``, with the population standard deviation of the samples
-    it was made from; a constant feature becomes 0. With `fourier` these become
+    it was fitted to; a constant feature becomes 0. With `fourier` these become
     ``√(2 / fourier) [cos(Wᵀx), sin(Wᵀx)]``, the columns of W drawn from a normal distribution of variance
     ``2 gamma``, whose products approximate ``exp(−gamma ‖x − x'‖²)`` (Rahimi and Recht, 2008). The values
     are in single precision.
@@ -64,7 +64,7 @@ class FeatureMap:
     fourier : int
         Number of random Fourier features, even; 0 for none.
     seed : int
-        Of the draws; they come from NumPy's RandomState, whose numbers never change.
+        Seed of NumPy's RandomState, whose numbers never change.
     """
 
     mean: tuple[float, ...]
@@ -75,7 +75,7 @@ class FeatureMap:
 
     @classmethod
     def fit(cls, moments: Moments, fourier: int, gamma: float | None, seed: int) -> FeatureMap:
-        """Return the map for samples of these moments; `gamma` is by default 1 / number of features.
+        """Return the map for samples with these moments; `gamma` is by default 1 / number of features.
 
         Raises
         ------
@@ -85,14 +85,14 @@ class FeatureMap:
         deviation = np.sqrt(moments.scatter / max(moments.count, 1))
         if not (np.isfinite(moments.mean).all() and np.isfinite(deviation).all()):
             raise DataError("a dense feature is not finite, or too large to standardise")
-        # What is left of a constant after rounding is no deviation.
+        # Rounding gives constants a tiny deviation: treat it as 0.
         deviation[deviation <= 1e-14 * np.abs(moments.mean)] = 0.0
         chosen = 1.0 / len(deviation) if gamma is None else gamma
         return cls(tuple(moments.mean.tolist()), tuple(deviation.tolist()), fourier, chosen, seed)
 
     @property
     def n_features(self) -> int:
-        """Number of features it gives."""
+        """Number of output features."""
         return self.fourier or len(self.mean)
 
     @cached_property
@@ -135,14 +135,17 @@ class FeatureMap:
 
 
 def check_fourier(fourier: int, gamma: float | None) -> None:
-    """Refuse a number of random Fourier features, or a gamma, that cannot be used.
+    """Check the number of random Fourier features, and gamma.
 
     Raises
     ------
     DataError
-        Naming what may be given.
+        If one is invalid.
     """
     if not 0 <= fourier < 2**20 or fourier % 2:
-        raise DataError(f"{fourier} random Fourier features", "give an even number: a cosine and a sine each")
+        raise DataError(
+            f"fourier is {fourier}",
+            "give an even number: random Fourier features are pairs of a cosine and a sine",
+        )
     if gamma is not None and not 0 < gamma < np.inf:
         raise DataError(f"gamma is {gamma}", "give a finite number above 0")

@@ -1,4 +1,4 @@
-"""What reading columns needs of a dataset: all that blocks and statistics know of it."""
+"""The interface of datasets that blocks and statistics use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bigmc.store.weighting import Weighting
 
 
 class ColumnStore(Protocol):
-    """Shards of one width and what their stored values count for.
+    """Shards of equal width, and the weighting of their values.
 
     Attributes
     ----------
     base : int64 array of shape (n_shards + 1,)
         First sample of each shard, and the number of samples.
     dtype : numpy.dtype
-        Of the values of a block: the smallest exact one for all shards.
+        Dtype of the values of a block: the smallest exact dtype for all shards.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The last step of an ingest: statistics, classes, and the manifest that makes a dataset complete."""
+"""The last step of an ingest: write statistics, classes, and the manifest, which completes the dataset."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from bigmc.store.weighting import Weighting
 #: Splits name folders under statistics/.
 _SPLIT_NAME = re.compile(r"[\w-]+")
 
-#: A statistic is stored if its elements are at most this many, or this part of the split's entries.
+#: A statistic is stored if it has at most this many elements, or at most this share of the split's entries.
 SMALL_ENTRIES = 1 << 16
 SMALL_SHARE = 1 / 32
 
@@ -58,20 +58,20 @@ def finish_dataset(
     memory_limit: int = 256 << 20,
     progress: ProgressCallback = silent,
 ) -> Dataset:
-    """Complete the dataset whose shards lie under ``path/shards``; repeatable until it succeeds.
+    """Complete the dataset with shards in ``path/shards``; may be repeated until it succeeds.
 
     Parameters
     ----------
     path : Path
         Folder of the dataset.
     shards : sequence of ShardEntry
-        In the order the dataset shall have; their tables hold final label codes.
+        Shards in their final order; their tables hold final label codes.
     classes : array of shape (n_classes,)
         Original label of each code: integers, strings, booleans or floats.
     features, provenance : dict
         For JSON; see `bigmc.store.files.layout.Manifest`.
     rows_in, rows_quarantined : int
-        Rows the sources held and rows set aside.
+        Rows in the sources and rows set aside.
     signature : str, optional
         Digest of sources and options.
     extra_files : sequence of str, optional
@@ -99,12 +99,12 @@ def finish_dataset(
         raise StoreError(f"{path}: {rows_in} rows in, but {rows} stored and {rows_quarantined} quarantined")
     if (weighting.binary or weighting.idf) and any(entry.kind == "dense" for entry in shards):
         raise DataError(
-            "binary and tfidf weighting count the stored entries, and dense data stores them all",
+            "binary and tfidf weighting count non-zero entries, but dense data stores all entries",
             "use the weighting counts or l2",
         )
     for split in {entry.split for entry in shards}:
         if not _SPLIT_NAME.fullmatch(split):
-            raise DataError(f"a split cannot be called {split!r}", "use letters, digits, - and _")
+            raise DataError(f"invalid name of a split: {split!r}", "use letters, digits, - and _")
     _clear(path, shards)
     counter = ByteCounter()
     opened = [open_shard(path, entry, n_features, counter) for entry in shards]
@@ -164,19 +164,19 @@ def _write_statistics(
     dataset : Dataset
         The samples of the split.
     memory_limit : int
-        Bytes for two blocks and the statistics of one; a third of what is free. At least one feature is taken
-        at a time, even if it alone has more than its share.
+        Bytes for two blocks and the statistics of one; a third of the free memory. A block has at least one
+        feature, even if that exceeds its share.
     progress : callable
         Called with the number of features done.
     beside : int, optional
-        Entries of the data that these samples are appended to: their statistics are worth storing if
-        those are.
+        Entries of the data that these samples are appended to; they count for whether statistics are worth
+        storing.
 
     Returns
     -------
     list of FileEntry
-        Empty if the statistics are too large to be worth storing, or a feature has more values than memory
-        holds: who needs them computes them then.
+        Empty if the statistics are too large to be worth storing, or a feature does not fit into memory; they
+        are then computed when needed.
     """
     most = max(SMALL_ENTRIES, int((dataset.nnz + beside) * SMALL_SHARE))
     if dataset.n_features > most:
@@ -221,13 +221,13 @@ def _write_statistics(
 
 
 def _bytes_of_longest(dataset: Dataset, counts: NDArray[np.int64]) -> int:
-    """Return the bytes of a block of the feature with most values."""
+    """Return the bytes of a block of the most frequent feature."""
     entry = INDEX_BYTES + dataset.dtype.itemsize
     return int(counts.max(initial=0)) * entry + 2 * dataset.n_shards * OFFSET_BYTES
 
 
 def _clear(path: Path, shards: Sequence[ShardEntry]) -> None:
-    """Remove what earlier attempts left beside the shards of this one."""
+    """Remove leftovers of earlier attempts beside the current shards."""
     disk.unlink(path / MANIFEST)
     disk.clear(path / STATISTICS)
     for stray in path.glob(f".*{PARTIAL}"):

@@ -1,4 +1,4 @@
-"""What is told of a dataset."""
+"""The result types of datasets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NotRequired, TypedDict
 class DatasetInfo(TypedDict):
     """Figures of ``bigmc info --json``.
 
-    ``label_sets`` is there only where labels are sets, ``n_quarantined`` only where rows were set aside.
+    ``label_sets`` is present only if labels are sets, ``n_quarantined`` only if rows were set aside.
     """
 
     n_samples: int

@@ -1,4 +1,4 @@
-"""Norms of weighted rows, and the factors of the rows that they give."""
+"""Norms of weighted rows, and the row scales computed from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE_FEATURES = 1 << 17
 
 
 def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the squared norm of every row; one shard at a time, in the memory of a few chunks.
+    """Return the squared norm of every row, shard by shard, in the memory of a few chunks.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def row_scale(store: ColumnStore, column_scale: NDArray[np.float32] | None) -> N
     Parameters
     ----------
     column_scale : float32 array of shape (n_features,) or None
-        Factor of the values of every column. With it the norms take one pass over the values.
+        Scale of every column. With it, computing the norms takes one pass over the values.
 
     Returns
     -------

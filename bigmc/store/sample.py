@@ -1,4 +1,4 @@
-"""A random part of the samples, in memory: single ones, or whole groups."""
+"""Draw a random sample in memory, of single rows or whole groups."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ PIECE_ENTRIES, PIECE_FEATURES = 1 << 20, 1 << 16
 def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
     """Return about `share` of the samples of a dataset, in memory; one pass over its shards.
 
-    Whether a row is taken depends on its id and the seed alone: equal calls give equal samples on any
-    number of workers, and the order of the source does not matter. An idf weighting stays that of all the
+    Whether a row is drawn depends only on its id and the seed, so equal calls give equal samples for any
+    number of workers and any order of the source. An idf weighting stays that of all
     samples.
 
     Returns
     -------
     sample : Dataset
     positions : int64 array of shape (n_drawn,)
-        Place of each of them in `dataset`.
+        Position of each drawn row in `dataset`.
 
     Raises
     ------
@@ -52,14 +52,14 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
 def draw_groups(
     dataset: Dataset, share: float, seed: int, engine: Engine
 ) -> tuple[Dataset, NDArray[np.int64]]:
-    """Return about `share` of the groups of a dataset, as `draw_rows` does; rows where it knows no groups.
+    """Return about `share` of the groups of a dataset, like `draw_rows`; of the rows, if it has no groups.
 
-    There is always a group on either side.
+    At least one group is drawn, and one is not.
 
     Raises
     ------
     DataError
-        If all samples are of one group.
+        If all samples belong to one group.
     """
     _check_share(share)
     least, largest = 1.0, 0.0
@@ -70,7 +70,7 @@ def draw_groups(
         shares = hashed_shares(column.to_numpy(), seed)
         least, largest = min(least, shares.min(initial=1.0)), max(largest, shares.max(initial=0.0))
     if least == largest:
-        raise DataError("all samples are of one group", "leave --group out, or name another column")
+        raise DataError("all samples belong to one group", "leave --group out, or name another column")
 
     def taken(shard: Shard) -> NDArray[np.bool_]:
         column = _group_column(shard)
@@ -83,13 +83,13 @@ def draw_groups(
 
 
 def holdout_keys(dataset: Dataset) -> NDArray[np.int64]:
-    """Return what decides whether a sample is held out: a hash of its group, or else its id."""
+    """Return the keys by which samples are held out: a hash of the group, or else the id."""
     hashes = _group_hashes(dataset)
     return dataset.row_ids() if hashes is None else hashes
 
 
 def _group_hashes(dataset: Dataset) -> NDArray[np.int64] | None:
-    """Return a hash of the group of every sample, None unless every shard knows the groups."""
+    """Return a hash of the group of every sample, or None if a shard has no groups."""
     hashes = []
     for shard in dataset.shards:
         column = _group_column(shard)
@@ -100,7 +100,7 @@ def _group_hashes(dataset: Dataset) -> NDArray[np.int64] | None:
 
 
 def _group_column(shard: Shard) -> pa.ChunkedArray | None:
-    """Return the hashes of the groups, None where the ingest had none or kept none of some row."""
+    """Return the hashes of the groups, or None if the ingest had none or a row has none."""
     try:
         column = shard.table([GROUP_HASH]).column(GROUP_HASH)
     except (DataError, KeyError):
@@ -110,13 +110,13 @@ def _group_column(shard: Shard) -> pa.ChunkedArray | None:
 
 def _check_share(share: float) -> None:
     if not 0 < share <= 1:
-        raise DataError(f"a sample of {share} of the rows", "give a share above 0 and up to 1")
+        raise DataError(f"the share of rows to sample is {share}", "give a share above 0 and up to 1")
 
 
 def _in_memory(
     dataset: Dataset, chosen: Sequence[NDArray[np.int64]], engine: Engine
 ) -> tuple[Dataset, NDArray[np.int64]]:
-    """Return the chosen rows of every shard as a dataset, and their places."""
+    """Return the chosen rows of every shard as a dataset, and their positions."""
     groups: list[list[int]] = [[]]
     n_rows = 0
     for s, rows in enumerate(chosen):
@@ -143,7 +143,7 @@ def _in_memory(
 
 
 def hashed_shares(row_ids: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
-    """Return a number from 0 to 1 for every row, evenly distributed, that its id and the seed decide."""
+    """Return a uniform number from 0 to 1 for every row, determined by its id and the seed."""
     start = np.uint64((seed * row_hash.GAMMA + 0x632BE59BD9B4E019) % (1 << 64))
     return np.asarray(row_hash.unit_interval(row_hash.mix(row_ids.astype(np.uint64) + start)), np.float64)
 
@@ -173,7 +173,7 @@ def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]
 
 
 def _row_table(shard: Shard) -> pa.Table:
-    """Return what a shard in memory says of its rows, and their groups."""
+    """Return the table of a shard in memory, with the groups of its rows."""
     table, groups = shard.table(_COLUMNS), _group_column(shard)
     return table if groups is None else table.append_column(GROUP_HASH, groups)
 
@@ -181,8 +181,8 @@ def _row_table(shard: Shard) -> pa.Table:
 class _Piece(NamedTuple):
     """Entries of some rows of a shard, one column after the other.
 
-    Only columns that have entries are listed: of many shards with few rows each, an offset for every feature
-    would take far more than the entries.
+    Only columns with entries are listed: with many shards of few rows each, offsets for all features
+    would take far more memory than the entries.
     """
 
     columns: NDArray[np.int32]
@@ -192,7 +192,7 @@ class _Piece(NamedTuple):
 
 
 def _select(shard: Shard, rows: NDArray[np.int64], dtype: np.dtype[Any]) -> _Piece:
-    """Return the columns of a shard with the given rows only, which are numbered anew."""
+    """Return the columns of a shard with only the given rows, renumbered."""
     place = np.full(shard.n_rows, -1, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
     kept: list[_Piece] = []

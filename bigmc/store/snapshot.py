@@ -1,10 +1,10 @@
-"""Where a dataset lies on disk: the ingest that made it, and those that were appended.
+"""A dataset on disk: the ingest that made it, and appended ones.
 
-An appended ingest lies in the dataset's folder ``appends/000001`` and so on, complete with a manifest and
-statistics of its own; the classes it lists are all classes up to it. The manifest of the dataset names the
-manifests appended, so that replacing this one file adds an ingest, and no other file ever changes: who opened
-the dataset before goes on reading what was there then. In an object store the appended manifests speak for
-themselves: one is created under the next number, and its existence adds it.
+An appended ingest is in the folder ``appends/000001`` and so on, with its own manifest and
+statistics; it lists all classes up to it. The manifest of the dataset names the
+appended manifests. Replacing this one file adds an ingest, and no other file ever changes, so open readers
+are unaffected. In an object store an appended manifest is created under the next number; its existence adds
+it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from bigmc.store.shards.shard import Shard
 from bigmc.store.shards.zarr_chunks import ArrayReader, ByteCounter
 from bigmc.store.statistics import read_statistic
 
-#: Files of up to so many bytes are compared with their SHA-256 when a dataset is opened.
+#: Files of up to this many bytes are checked against their SHA-256 when a dataset is opened.
 _SMALL = 1 << 20
 
 
@@ -60,17 +60,17 @@ class Ingest:
     origin: Origin | None = None
 
     def bring(self, prefix: str) -> None:
-        """Make the files whose paths begin so local, where they are not."""
+        """Download the files with this prefix, if needed."""
         if self.origin is not None:
             self.origin.bring([file for file in self.manifest.files if file.path.startswith(prefix)])
 
     def check(self, name: str) -> Path:
-        """Return the path of a file outside the shards, local and compared with its SHA-256.
+        """Return the local path of a file outside the shards, checked against its SHA-256.
 
         Raises
         ------
         StoreError
-            If it is not what the manifest says, or the manifest does not list it.
+            If it does not match the manifest, or the manifest does not list it.
         """
         self.bring(name)
         for file in self.manifest.files:
@@ -81,9 +81,9 @@ class Ingest:
         raise damaged(self.path / MANIFEST, f"it does not list {name}")
 
     def check_small(self) -> None:
-        """Compare the small files outside the shards with their SHA-256: what is there of them.
+        """Check the existing small files outside the shards against their SHA-256.
 
-        Statistics are compared when they are read, and so are downloaded files.
+        Statistics are checked when they are read, and downloads when they arrive.
         """
         small = [
             file.path
@@ -95,14 +95,14 @@ class Ingest:
 
 
 def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest, ...]:
-    """Return the ingest at `path` and what was appended to it, or only the first so many appends.
+    """Return the ingest at `path` and its appends, or only the first so many.
 
     `path` may be an address in an object store.
 
     Raises
     ------
     StoreError
-        If there is no dataset, or a manifest is not the one that was appended.
+        If there is no dataset, or an appended manifest has changed.
     """
     if is_remote(path):
         return _remote_ingests(str(path), n_appends)
@@ -120,7 +120,7 @@ def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest
 
 
 def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
-    """Return the same of an address: there, the manifests under ``appends/`` count, without a gap."""
+    """Return the same for an address, where the consecutive manifests under ``appends/`` count."""
     ingests: list[Ingest] = []
     origin: Origin | None = find(url)
     while origin is not None:
@@ -134,7 +134,7 @@ def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
 
 
 def _check_appended(first: Manifest, appended: Manifest, file: Path) -> None:
-    """Refuse an appended manifest that does not fit the first."""
+    """Raise an error if an appended manifest does not fit the first."""
     for name in ("n_features", "weighting", "label_sets"):
         if getattr(appended, name) != getattr(first, name):
             raise damaged(file, f"its {name} is not that of the dataset")
@@ -154,12 +154,12 @@ def append_folder(path: Path, number: int) -> Path:
 
 @dataclass(frozen=True)
 class Stored:
-    """A dataset on disk as it was when it was opened.
+    """A snapshot of a dataset on disk when it was opened.
 
     Attributes
     ----------
     ingests : tuple of Ingest
-        What made it, and what was appended until then.
+        The first ingest and the appends until then.
     counter : ByteCounter
         Counts what is read.
     """
@@ -169,24 +169,24 @@ class Stored:
 
     @property
     def path(self) -> Path:
-        """Folder of the dataset; of one in an object store, of its local copy."""
+        """Folder of the dataset, or of its local copy."""
         return self.ingests[0].path
 
     @property
     def location(self) -> str:
-        """Where another process finds the dataset: its folder, or its address."""
+        """Where other processes find the dataset: its folder or address."""
         origin = self.ingests[0].origin
         return str(self.path.resolve()) if origin is None else origin.address.url
 
     @property
     def identity(self) -> str:
-        """SHA-256 over the digests of all files that the dataset had when it was opened."""
+        """SHA-256 of the digests of all files when the dataset was opened."""
         manifests = [self.ingests[0].manifest.until(0), *(i.manifest for i in self.ingests[1:])]
         digests = [hashlib.sha256(manifest.to_json()).hexdigest() for manifest in manifests]
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def shards(self) -> list[StoredShard]:
-        """Return all shards, in the order they were ingested; they are looked at when they are first read."""
+        """Return all shards, in the order of the ingests; they are checked at first use."""
         return [
             open_shard(ingest.path, entry, ingest.manifest.n_features, self.counter, ingest.origin)
             for ingest in self.ingests
@@ -194,7 +194,7 @@ class Stored:
         ]
 
     def class_labels(self) -> StoredLabels:
-        """Return the labels in the order of their codes: those of the last ingest, which has all."""
+        """Return the labels in the order of their codes, from the last ingest, which has all."""
         last = self.ingests[-1]
         return StoredLabels(last.path, last.manifest.classes_type, partial(last.check, CLASSES))
 
@@ -205,11 +205,11 @@ class Stored:
 
     @property
     def n_quarantined(self) -> int:
-        """Number of rows that every ingest set aside, of all splits together."""
+        """Number of rows that every ingest set aside, in all splits."""
         return sum(ingest.manifest.rows_quarantined for ingest in self.ingests)
 
     def name(self, shard: StoredShard) -> str:
-        """Return the name of a shard among those of all ingests."""
+        """Return the name of a shard, unique among all ingests."""
         folders = [ingest.path for ingest in self.ingests]
         return f"{folders.index(shard.folder.parents[1])}/{shard.folder.name}"
 
@@ -219,7 +219,7 @@ class Stored:
         return [ingest.check(name) for ingest in having]
 
     def bytes_beside(self, n_shards: int) -> int:
-        """Return the bytes of all files but those of shards; 0 if `n_shards` are not all shards."""
+        """Return the bytes of all files outside shards; 0 if `n_shards` are not all shards."""
         if n_shards != sum(len(ingest.manifest.shards) for ingest in self.ingests):
             return 0
         listed = sum(file.bytes for ingest in self.ingests for file in ingest.manifest.files)
@@ -230,8 +230,8 @@ class Stored:
     ) -> NDArray[np.float64] | None:
         """Return a statistic over `shards`, or None if it is not stored or they are not whole splits.
 
-        Each ingest has its own for each of its splits; they add up. One ingested before a class was first
-        seen has no row for it.
+        Each ingest has its own statistics for each of its splits; they are added up. Earlier ingests have no
+        rows for later classes.
         """
         mine = [shard for shard in shards if isinstance(shard, StoredShard) and shard.n_rows]
         counts = Counter((shard.folder.parents[1], shard.split) for shard in mine)
@@ -264,7 +264,7 @@ class Stored:
 
 
 def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:
-    """Return the dataset at `path`, or what it was when so many ingests had been appended."""
+    """Return the dataset at `path`, optionally as it was after so many appends."""
     ingests = read_ingests(path, n_appends)
     for ingest in ingests:
         ingest.check_small()
@@ -272,7 +272,7 @@ def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:
 
 
 def reopen(path: str, signature: str, n_appends: int) -> Stored:
-    """Return, in another process, the dataset that was opened in the first.
+    """Return, in another process, the dataset opened in the first one.
 
     Raises
     ------
@@ -281,5 +281,7 @@ def reopen(path: str, signature: str, n_appends: int) -> Stored:
     """
     stored = open_stored(path, n_appends)
     if stored.ingests[0].manifest.signature != signature or len(stored.ingests) <= n_appends:
-        raise StoreError(f"{path} is not the dataset it was", "leave it in place until the run has ended")
+        raise StoreError(
+            f"{path} has been replaced during the run", "do not change it until the run has ended"
+        )
     return stored

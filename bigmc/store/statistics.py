@@ -1,9 +1,9 @@
-"""What is known of every feature, and of every class and feature: entries, sum, sum of squares.
+"""Statistics of every feature, in total and per class: entries, sum, sum of squares.
 
 The values are those of `bigmc.store.block.read_block`: raw, or ones if the weighting is binary.
-On disk they are kept per split, so that those of the training rows contain nothing of the test rows,
-and only where they are small beside the data: 5.6 M entries of hashed text with 2^18 features and 20
-classes took 2.0 bytes per entry and their statistics 1.3 more, to save one pass over data that small.
+They are stored per split, so that those of the training rows contain nothing of the test rows, and only if
+they are small compared with the data: 5.6 M entries of hashed text with 2^18 features and 20
+classes took 2.0 bytes per entry, and their statistics 1.3 more, to save one pass over so little data.
 Statistics that are not stored are computed from the blocks.
 """
 
@@ -35,7 +35,7 @@ def block_statistics(
     groups : sequence of integer arrays of shape (n_rows,)
         Group of every sample of each shard.
     row_scale : float32 array of shape (n_samples,), optional
-        Factor of the values of every row.
+        Scale of every row.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def block_statistics(
     Raises
     ------
     DataError
-        If a label is of no group.
+        If a label belongs to no group.
     """
     sums = np.zeros((block.hi - block.lo, n_groups))
     squares = np.zeros_like(sums)
@@ -67,8 +67,8 @@ def read_statistic(
 ) -> NDArray[np.float64] | None:
     """Read columns ``lo`` to ``hi`` of one statistic as float64.
 
-    `shape` is that of the whole array, which may have fewer rows: of the classes known when it was written.
-    None if the array has another shape.
+    `shape` is that of the whole array, which may have fewer rows: those of the classes known when it was
+    written. None if the array has another shape.
     """
     if len(reader.shape) != len(shape) or reader.shape[-1] != shape[-1] or reader.shape[0] > shape[0]:
         return None

@@ -15,11 +15,11 @@ from bigmc.store.snapshot import Ingest, read_ingests
 
 
 def verify(path: Path | str, n_workers: int = 2) -> list[str]:
-    """Return what is wrong with the dataset at `path`, one line per file; empty if nothing is.
+    """Return the problems of the dataset at `path`, one line per file; empty if it is intact.
 
     Finds changed, exchanged, missing and additional files by size and SHA-256, an edited manifest, an
-    unfinished dataset and an unknown format version. Unfinished work is not looked at: ``wip/``, and a
-    folder of ``appends/`` that the manifest does not name.
+    unfinished dataset and an unknown format version. Ignores unfinished work: ``wip/``, and
+    folders of ``appends/`` that the manifest does not name.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def verify(path: Path | str, n_workers: int = 2) -> list[str]:
 
 
 def _verify(ingest: Ingest, n_workers: int) -> list[str]:
-    """Return what is wrong with one ingest."""
+    """Return the problems of one ingest."""
     if ingest.origin is not None:
         return _verify_remote(ingest.origin, ingest.manifest, n_workers)
     root = ingest.path
@@ -48,7 +48,7 @@ def _verify(ingest: Ingest, n_workers: int) -> list[str]:
 
 
 def _verify_remote(origin: Origin, manifest: Manifest, n_workers: int) -> list[str]:
-    """Return what is wrong with a dataset in an object store; its objects are read, not their copies."""
+    """Return the problems of a dataset in an object store; reads the objects, not their copies."""
     address, url = origin.address, f"{origin.address.url}/{origin.data}"
     expected = {file.path: file for file in manifest.all_files()}
     there = address.sizes(origin.data)

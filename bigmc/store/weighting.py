@@ -1,4 +1,4 @@
-"""How stored values are weighted while they are read; the store itself keeps them raw."""
+"""Weighting of values while they are read; the store keeps them raw."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Weighting:
         Each column is multiplied by ``ln((1 + n) / (1 + df)) + 1`` as in
         ``TfidfTransformer(smooth_idf=True)``, ``df`` being the stored entries of the column.
     scaled : bool
-        Each column is divided by its standard deviation, a constant column by 1; not together with `idf`.
+        Each column is divided by its standard deviation, a constant column by 1; excludes `idf`.
     """
 
     binary: bool = False
@@ -41,7 +41,7 @@ class Weighting:
 
     @property
     def scales_columns(self) -> bool:
-        """Whether columns have factors, which a model keeps."""
+        """Whether columns have scales, which a model stores."""
         return self.idf or self.scaled
 
     @classmethod
@@ -61,11 +61,11 @@ class Weighting:
         """Return the weighting written by `to_dict`."""
         known = {"binary", "l2", "idf"}, {"binary", "l2", "idf", "scaled"}
         if set(fields) not in known or not all(isinstance(v, bool) for v in fields.values()):
-            raise StoreError(f"weighting {dict(fields)} is not one this bigmc knows")
+            raise StoreError(f"weighting {dict(fields)} is unknown to this version of bigmc")
         return cls(**fields)
 
     def to_dict(self) -> dict[str, bool]:
-        """Return the fields as a dict for JSON; `scaled` only where it is set."""
+        """Return the fields as a dict for JSON; `scaled` only if it is set."""
         flags: dict[str, bool] = asdict(self)
         if not self.scaled:
             del flags["scaled"]

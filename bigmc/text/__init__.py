@@ -1,4 +1,4 @@
-"""Texts in memory: scikit-learn's hashing vectoriser, faster, and a classifier that needs no choices."""
+"""Texts in memory: a faster HashingVectorizer, and a classifier that searches for its settings."""
 
 from bigmc.text.classifier import TextClassifier
 from bigmc.text.vectorizer import HashingVectorizer

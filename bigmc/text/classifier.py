@@ -1,4 +1,4 @@
-"""A classifier of texts that finds its settings itself."""
+"""A classifier of texts that searches for its settings."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ _SEED = 0x9170
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classifier of texts in memory with the search of `bigmc.fit` inside.
+    """Classifier of texts in memory, with the search of `bigmc.fit`.
 
-    `fit` tries how to cut texts, weightings, losses and strengths of the ridge on held-out rows, trains the
-    best settings on all rows, and calibrates the probabilities. It is a scikit-learn estimator, whose samples
-    are texts, for `Pipeline`, `GridSearchCV`, `cross_val_score` and `clone`.
+    `fit` tries n-grams, weightings, losses and strengths of the ridge on held-out rows, trains the
+    best settings on all rows, and calibrates the probabilities. It is a scikit-learn estimator of
+    texts, for `Pipeline`, `GridSearchCV`, `cross_val_score` and `clone`.
 
     Parameters
     ----------
     analyzer : {"auto", "word", "char_wb", "char"}, default="auto"
-        How texts are cut; ``"auto"`` tries words, pairs of words and, for short texts, characters.
+        Kind of n-grams; ``"auto"`` tries words, pairs of words and, for short texts, characters.
     ngrams : (int, int), default=(1, 2)
-        Shortest and longest n-gram of a given `analyzer`.
+        Shortest and longest n-gram, if `analyzer` is not auto.
     hash_bits : int, optional
         Features are hashed to ``2**hash_bits`` buckets; by default 18, or 20 for many rows.
     time_limit : float, optional
-        Seconds after which no other settings are tried.
+        Seconds after which no further settings are tried.
     max_features : int, optional
-        Features that the model may have; by default as few as lose no accuracy.
+        Maximum number of features; by default the fewest without loss of accuracy.
     memory_limit : int, str or None, default=None
-        Bytes, or a text such as ``"2GB"``, for training; None is half of what there is.
+        Bytes, or a text such as ``"2GB"``, for training; None is half of the memory.
     engine : Engine, str or None, default=None
-        Runs the parts; None is threads, one per processor.
+        Runs the parts; None is one thread per processor.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     course_ : Course
-        What the search tried, and the best of it.
+        The trials of the search, and the best one.
     classifier_ : SparseClassifier
         The fitted model; `save` writes it.
 
@@ -104,7 +104,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            If the samples are no texts, or the labels fewer than two classes.
+            If the samples are not texts, or the labels have fewer than two classes.
         """
         check_consistent_length(X, y)
         labels = column_or_1d(y, warn=True)
@@ -133,7 +133,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return probabilities
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the scores of each text: of every class, or for two classes the second's lead."""
+        """Return the scores of each text: of every class, or for two classes the second minus the first."""
         check_is_fitted(self)
         return self.classifier_.decision_function(_texts(X))
 
@@ -183,7 +183,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _texts(X: Any) -> pa.Array:
     """Return texts as an Arrow array."""
     if isinstance(X, str):
-        raise DataError("the samples are one text", "give a list of texts")
+        raise DataError("the samples are a single text", "give a list of texts")
     if isinstance(X, pa.ChunkedArray):
         return X.combine_chunks()
     if not isinstance(X, pa.Array):

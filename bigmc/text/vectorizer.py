@@ -1,4 +1,4 @@
-"""scikit-learn's hashing vectoriser with its bits, many times faster."""
+"""A drop-in for scikit-learn's HashingVectorizer, bit for bit, many times faster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.hashing.hasher import ANALYZERS, MAX_HASH_BITS, TextHasher
 
 NAMES_KEPT = 1 << 16
-"""N-grams whose names are kept, the most frequent ones."""
+"""Number of n-grams whose names are kept, the most frequent."""
 
 _NORMALIZERS: dict[str | None, Any] = {
     "l1": inplace_csr_row_normalize_l1,
@@ -33,16 +33,16 @@ _WORDS = r"(?u)\b\w\w+\b"
 class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
     """Drop-in for :class:`sklearn.feature_extraction.text.HashingVectorizer`.
 
-    The same parameters give the same matrix, bit for bit. Texts are hashed by compiled code where that knows
-    how: ``input="content"``, one of the three analyzers by name with the default token pattern, no function
-    or stop words of one's own, no stripping of accents, signs that alternate, and a power of two as
-    `n_features`. All else is done by scikit-learn.
+    The same parameters give the same matrix, bit for bit. Compiled code hashes texts with
+    ``input="content"``, one of the three analyzers by name, the default token pattern, no custom functions
+    or stop words, no stripping of accents, alternating signs, and a power of two as `n_features`.
+    With other parameters scikit-learn hashes them.
 
     Parameters
     ----------
     keep_names : bool, default=False
-        Count n-grams in `fit`, so that `get_feature_names_out` can name features; the most frequent 65,536
-        have names. Other parameters are those of scikit-learn.
+        Count n-grams in `fit`, so that `get_feature_names_out` can name features, for the 65,536 most
+        frequent n-grams. Other parameters are those of scikit-learn.
 
     Examples
     --------
@@ -97,13 +97,13 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
         Raises
         ------
         DataError
-            If names are to be kept of texts that only scikit-learn can hash.
+            If names are to be kept, but only scikit-learn can hash the texts.
         """
         super().fit(X, y)
         if self.keep_names:
             hasher, texts = self._hasher(), _as_texts(X)
             if hasher is None or texts is None:
-                raise DataError("names are kept of compiled hashing only", "leave keep_names out")
+                raise DataError("keep_names works only with compiled hashing", "leave keep_names out")
             counter = NameCounter(hasher, NAMES_KEPT)
             counter.update(texts)
             self.names_ = counter.table()
@@ -117,7 +117,7 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
     def transform(self, X: Any) -> Any:
         """Return the weighted counts of texts, a sparse CSR matrix of shape (n_samples, n_features)."""
         if isinstance(X, str):
-            return super().transform(X)  # which refuses it
+            return super().transform(X)  # raises the error
         documents = X if hasattr(X, "__len__") else list(X)
         hasher = self._hasher()
         texts = None if hasher is None else _as_texts(documents)
@@ -134,7 +134,7 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
         weighted = _like_scikit_learn(matrix)
         scale = _NORMALIZERS.get(self.norm) if matrix.dtype.kind == "f" else None
         if scale is not None:
-            scale(weighted)  # without the checks of `normalize`, which take as long as the division
+            scale(weighted)  # `normalize` has checks that take as long as the division
             return weighted
         return weighted if self.norm is None else normalize(weighted, norm=self.norm, copy=False)
 
@@ -143,7 +143,7 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
 
     @available_if(_keeps_names)  # type: ignore[untyped-decorator]
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return a name of each feature: the most frequent n-gram, or its number where none is known.
+        """Return a name for each feature: its most frequent n-gram, or its number if none is known.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
         return names
 
     def _hasher(self) -> TextHasher | None:
-        """Return the compiled hasher of these parameters; None where there is none."""
+        """Return the compiled hasher for these parameters, or None."""
         bits = int(self.n_features).bit_length() - 1
         own = (self.strip_accents, self.preprocessor, self.tokenizer, self.stop_words)
         known = (
@@ -173,12 +173,12 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
             return None
         smallest, largest = self.ngram_range
         if not 1 <= smallest <= largest:
-            return None  # scikit-learn says what is wrong
+            return None  # scikit-learn raises the error
         return TextHasher(self.analyzer, (smallest, largest), bits, bool(self.lowercase))
 
 
 def _as_texts(documents: Iterable[Any]) -> pa.Array | None:
-    """Return texts as an Arrow array; None if some are no texts, or no Unicode."""
+    """Return texts as an Arrow array; None if some are not valid Unicode texts."""
     if isinstance(documents, pa.Array | pa.ChunkedArray):
         return documents
     if not isinstance(documents, list | tuple):
@@ -187,7 +187,7 @@ def _as_texts(documents: Iterable[Any]) -> pa.Array | None:
         texts = pa.array(documents, pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
         return None
-    # Arrow takes bytes for texts too; what they mean is for scikit-learn to decode.
+    # Arrow accepts bytes as texts; scikit-learn must decode them.
     return None if texts.null_count or isinstance(next(iter(documents), ""), bytes) else texts
 
 

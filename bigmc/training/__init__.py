@@ -1,1 +1,1 @@
-"""One training run, resumable and saved once; and choosing one of several models."""
+"""Resumable training runs, and the choice among several models."""

@@ -1,4 +1,4 @@
-"""The best linear model of samples in memory: search, choose a size, train on everything."""
+"""Find the best linear model of samples in memory: search, choose a size, train on all rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bigmc.training.winner import Winner
 
 
 def check_max_features(data: Dataset, limits: Limits) -> None:
-    """Refuse 0 features, and a choice of features from rows that do not fit into memory.
+    """Raise an error if `max_features` is 0, or if choosing features needs rows that do not fit into memory.
 
     Raises
     ------
@@ -30,17 +30,17 @@ def check_max_features(data: Dataset, limits: Limits) -> None:
     if limits.max_features is None:
         return
     if limits.max_features < 1:
-        raise DataError(f"a model of at most {limits.max_features} features", "give 1 or more")
+        raise DataError(f"max_features is {limits.max_features}", "give 1 or more")
     needed = DualDescent.memory(data)
     if needed > limits.memory:
         raise MemoryLimitError(
-            f"to choose features all rows are kept in memory, which takes {format_bytes(needed)}",
+            f"choosing features needs all rows in memory: {format_bytes(needed)}",
             f"give --memory {format_bytes(needed)} or more, or leave --max-features out",
         )
 
 
 def linear_winner(course: Course, data: Dataset, limits: Limits) -> Winner:
-    """Return the best linear learner of a search, of as few features as lose no accuracy."""
+    """Return the best linear learner of a search, with the fewest features without loss of accuracy."""
     fits = DualDescent.memory(data) <= limits.memory
     if not (course.sizes and fits):
         return Winner.of(course.best, None, limits.max_features)
@@ -49,18 +49,18 @@ def linear_winner(course: Course, data: Dataset, limits: Limits) -> Winner:
 
 
 def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
-    """Refuse a memory limit too small for the plain ridge model, which every winner is compared with.
+    """Raise an error if memory is too small for the plain ridge model, the baseline of every fit.
 
     Parameters
     ----------
     samples : Dataset
-        All that a model is made of.
+        All training samples.
     limits : Limits
 
     Raises
     ------
     MemoryLimitError
-        With the least limit that works: that of rows kept in memory, or of chunks of them.
+        Names the least limit that works, for rows in memory or for chunks of them.
     """
     in_memory = Ridges.memory(samples)
     if in_memory <= limits.memory:
@@ -77,19 +77,19 @@ def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
             check_memory(learner.solver_run(rows, None, in_memory, context))
         except MemoryLimitError:
             raise MemoryLimitError(
-                f"training with all rows in memory takes {format_bytes(in_memory)}",
+                f"training with all rows in memory needs {format_bytes(in_memory)}",
                 f"give --memory {-(-in_memory // 10**6)}MB or more",
             ) from None
         raise error from None  # blocks or chunks of the rows work with less than all at once
 
 
 def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, Model]:
-    """Search, and train what is best on all samples; the calibration is that of the search.
+    """Search, and train the best settings on all samples; the calibration is that of the search.
 
     Raises
     ------
     DataError, MemoryLimitError
-        As by `check_max_features`, or if the memory limit is too small.
+        As for `check_max_features`, or if the memory limit is too small.
     """
     check_max_features(data, limits)
     search = Search(data, engine, limits)

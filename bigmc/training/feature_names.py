@@ -1,4 +1,4 @@
-"""The names of the features that a model uses, taken over from its dataset."""
+"""The names of a model's features, from its dataset."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bigmc.store.files.layout import damaged
 pq = LazyModule("pyarrow.parquet")
 
 NAMES_PER_FEATURE = 8
-"""Most names of a feature that a model gets; fewer where memory is short."""
+"""Maximum number of names per feature in a model; fewer if memory is short."""
 
 NAMES_PER_BATCH = 1 << 14
-"""Names looked at together."""
+"""Names processed at a time."""
 
 
 def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int) -> pa.Table | None:
-    """Return the known names of some features of a dataset on disk, as many of each as fit into memory."""
+    """Return the known names of features of a dataset on disk, as many per feature as fit into memory."""
     files = dataset.files("names.parquet")
     if not files:
         return None
@@ -40,7 +40,7 @@ def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int
     table = pa.Table.from_batches(pieces, schema)
     if len(files) == 1:
         return table
-    from bigmc.ingestion.hashing.feature_names import add_up  # which brings the kernels of hashing along
+    from bigmc.ingestion.hashing.feature_names import add_up  # imports the kernels of hashing
 
     return add_up(table)
 
@@ -65,7 +65,7 @@ def _name_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _fewer_names(pieces: Sequence[pa.RecordBatch], most: int) -> pa.RecordBatch:
-    """Return so many names of each feature, the most frequent ones."""
+    """Return up to this number of names per feature, the most frequent."""
     table = pa.Table.from_batches(pieces).sort_by([("bucket", "ascending"), ("count", "descending")])
     buckets = table.column("bucket").to_numpy()
     rank = np.arange(len(buckets)) - np.searchsorted(buckets, buckets)

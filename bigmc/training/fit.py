@@ -1,7 +1,7 @@
-"""A model without choices: search the settings, train, calibrate, measure, and train on everything.
+"""Fit: search the settings, train, calibrate, evaluate, and train on all rows.
 
-``MODEL.fit/`` holds the request, every trial, and every training's checkpoint, until the model is
-there; killed at any moment, the same call goes through the same steps to the same model.
+``MODEL.fit/`` holds the request, every trial, and every training's checkpoint until the model is
+saved. Killed at any moment, the same call repeats the same steps and makes the same model.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
 INTERVAL_Z = 1.959964
-"""Of intervals that hold in 95 of 100 cases."""
+"""Normal quantile of 95 % intervals."""
 _CALIBRATION_SEED = 0xCA11
 
 
@@ -59,7 +59,7 @@ class Fit:
     data : Dataset
         On disk.
     target : Path
-        The model to make.
+        The model to write.
     splits : Splits
     limits : Limits
     engine : Engine
@@ -84,9 +84,9 @@ class Fit:
         self._measured_duals: Duals | None = None
 
     def run(self) -> FitResult:
-        """Make the model; return what is known of it."""
+        """Make the model; return the result."""
         if not self._target.parent.is_dir():
-            raise ModelError(f"there is no folder {self._target.parent}", "make it, or give another --to")
+            raise ModelError(f"there is no folder {self._target.parent}", "create it, or give another --to")
         disk.make_folder(self._folder)
         check_max_features(self._data, self._limits)
         if self._test is not None:
@@ -127,20 +127,20 @@ class Fit:
         return result
 
     def _clear(self) -> None:
-        """Remove the models and checkpoints of the search, also those that a killed run has left."""
+        """Remove the models and checkpoints of the search, including those of killed runs."""
         for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
             disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
 
     def _claim(self) -> None:
-        """Record the request; refuse a folder of another one."""
+        """Record the request; raise an error if the folder has another one."""
         limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
         asked = {"dataset": self._data.identity, **self._splits._asdict(), **limits}
-        if asked["thresholds"] == Thresholds.SHARED:  # a fit begun before there was a choice goes on
+        if asked["thresholds"] == Thresholds.SHARED:  # so fits started before this option existed resume
             del asked["thresholds"]
         file = self._folder / ASKED
         if file.exists() and read_work_file(file, self._folder) != asked:
             raise ModelError(
-                f"{self._folder} belongs to a fit of other data, or with another limit of memory or features",
+                f"{self._folder} belongs to a fit with other data, memory limit or max_features",
                 f"delete {self._folder} and {self._target}, or give another --to",
             )
         write_work_file(file, asked)
@@ -148,7 +148,7 @@ class Fit:
     def _choose(
         self, course: Course, rival: Boosting | None, summed: Sum | None
     ) -> tuple[Winner, dict[str, float]]:
-        """Return the linear model of the search, or boosting, or the sum of both, if that is better."""
+        """Return the best of the linear model of the search, boosting, and their sum."""
         linear = linear_winner(course, self._data, self._limits)
         if rival is None:
             return linear, {}
@@ -169,7 +169,7 @@ class Fit:
         return self._limits.max_features is None and is_for_boosting(self._data, self._limits.memory)
 
     def _measured(self, winner: Winner, course: Course) -> Measured:
-        """Return figures of the test rows, of models that have not seen them."""
+        """Return the figures on the test rows, for models not trained on them."""
         if self._test is None:
             return {"test": None}
         figures = self._figures(self._measured_model(winner), winner)
@@ -196,10 +196,10 @@ class Fit:
         return cast(Mapping[str, Any], figures)
 
     def _recalibrated(self, winner: Winner) -> Winner:
-        """Return the winner calibrated on the test rows, which have done their service.
+        """Return the winner calibrated on the test rows, after they have been used for testing.
 
-        The model of all other rows is closer to the one that is made than those of the search are: it learned
-        from more rows, and is surer of its scores.
+        The model of all other rows is closer to the final model than those of the search: it was trained
+        on more rows, and is more confident.
         """
         assert self._test is not None
         model, test = self._measured_model(winner), winner.samples(self._test)
@@ -213,7 +213,7 @@ class Fit:
         return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _model(self, winner: Winner) -> Model:
-        """Return the model of all rows that it may learn from."""
+        """Return the final model, trained on all allowed rows."""
         if self._test is None or not self._splits.refit:
             return self._measured_model(winner)
         if winner.parts:
@@ -225,7 +225,7 @@ class Fit:
         return self._trained("whole", winner, self._data, start)
 
     def _measured_model(self, winner: Winner) -> Model:
-        """Return the winner trained on the rows that do not measure."""
+        """Return the winner trained on all but the test rows."""
         if winner.parts:
             parts = [self._measured_model(part) for part in winner.parts]
             return SumModel.of(parts, np.array(winner.part_weights))
@@ -234,21 +234,21 @@ class Fit:
         return self._trained("measured", winner, self._train)
 
     def _plain(self, plain: Winner, winner: Winner) -> Model:
-        """Return the plain ridge model of the rows that the winner was measured on."""
+        """Return the plain ridge model for the same rows as the winner."""
         if plain.size is None:
             return self._trained("plain", plain, self._train)
         return self._train_sized(plain, self._train, self._duals(winner)).model
 
     def _duals(self, winner: Winner) -> Duals:
-        """Return the dual variables of the measured model, which similar ones start from."""
-        if self._measured_duals is None:  # a killed run has left the model without them
+        """Return the dual variables of the tested model, to start similar models from."""
+        if self._measured_duals is None:  # the model is there without them after a kill
             assert winner.candidate is not None
             rows, start = winner.samples(self._train), self._searched
             self._measured_duals = Duals(descend_all(rows, winner.candidate, self._engine, start).duals())
         return self._measured_duals
 
     def _placed(self, duals: Duals) -> Duals:
-        """Return dual variables of the rows to train on as those of some of all rows."""
+        """Return dual variables of the training rows as those of a subset of all rows."""
         data, train = self._data, self._splits.train
         spans = zip(data.shards, pairwise(data.base), strict=True)
         places = [np.arange(*span) for shard, span in spans if shard.split == train]
@@ -272,7 +272,7 @@ class Fit:
         return train_with_size(rows, winner.candidate, winner.size, most, self._engine, start)
 
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
-        """Train, or go on training, or find the model in the folder."""
+        """Train, resume a training, or load the finished model from the folder."""
         name = f"{name}-{winner.kind}"
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
         if not file.exists():
@@ -343,14 +343,14 @@ class Fit:
 
 
 def folder_of(target: Path) -> Path:
-    """Return the folder in which a fit saves its progress."""
+    """Return the folder of a fit's progress."""
     return target.with_name(target.name + ".fit")
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
-    """Return the interval of a share of `n` rows that holds in 95 of 100 cases (Wilson, 1927)."""
+    """Return the 95 % interval of a proportion of `n` rows (Wilson, 1927)."""
     if n <= 0:
-        raise DataError("there are no rows to measure on", "give a larger test split")
+        raise DataError("the test split has no rows to evaluate on", "give a larger test split")
     z2 = INTERVAL_Z**2 / n
     middle = (share + z2 / 2) / (1 + z2)
     half = INTERVAL_Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n)) / (1 + z2)

@@ -1,4 +1,4 @@
-"""The file that a fit makes, and never another one in its place."""
+"""Check that the model file of a fit replaces no other file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from bigmc.model import load_model
 
 
 def refuse_other_file(target: Path, dataset: str | None = None) -> None:
-    """Refuse a target where something is that no fit has made, or a fit of another dataset.
+    """Raise an error if the target exists and was not made by a fit of the same dataset.
 
     Parameters
     ----------
     target : Path
     dataset : str, optional
-        Identity of the dataset; before it is known, the model of any fit may be there.
+        Identity of the dataset; if it is not known yet, the model of any fit is accepted.
 
     Raises
     ------
@@ -29,6 +29,6 @@ def refuse_other_file(target: Path, dataset: str | None = None) -> None:
         params = {}
     if "search" not in params or (dataset is not None and params.get("dataset") != dataset):
         raise ModelError(
-            f"{target} exists and is not the result of this very command",
+            f"{target} exists and is not the result of the same command",
             "delete it, or give another --to",
         )

@@ -1,4 +1,4 @@
-"""Rows that a search holds out: some of many, or each of few in its turn."""
+"""Choose held-out rows: a part of many rows, or cross-validation folds of few."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bigmc.store.sample import hashed_shares, holdout_keys
 from bigmc.training.ridges import Ridges
 
 FEW_ROWS, FEW_ROWS_OF_TABLES, FOLDS = 3_000, 8_000, 5
-"""Rows up to which every row is held out in its turn, by models of the other folds: a fifth of so few rows
-tells hardly any two models apart, and what is fitted to their scores is too sure of itself. Tables, whose
-rows cost less than texts, need more: their labels are often less certain."""
+"""Maximum rows for cross-validation. A fifth of so few rows can hardly distinguish models, and
+calibrations fitted to it are overconfident. Tables, whose rows cost less than texts, need more rows, since
+their labels are often noisier."""
 
 
 class Fold(NamedTuple):
-    """Rows that are held out together, and what learns from the others.
+    """Rows that are held out together, and the training on the others.
 
     Attributes
     ----------
@@ -44,12 +44,12 @@ class Fold(NamedTuple):
         return cls(places, learns, weights, Ridges(sample, weights, engine))
 
     def can_learn(self, sample: Dataset) -> bool:
-        """Return whether the rows to learn from are of at least two classes, where each row has one."""
+        """Return whether the training rows have at least two classes, if labels are single."""
         return sample.has_sets or len(np.unique(sample.labels()[self.weights > 0.0])) > 1
 
 
 def cross_validated(sample: Dataset, engine: Engine, seed: int) -> list[Fold]:
-    """Return folds of whole groups of rows, together all rows; none if there is but one group."""
+    """Return folds of whole groups that partition the rows; none if there is only one group."""
     shares = hashed_shares(holdout_keys(sample), seed)
     groups, first, group_of = np.unique(shares, return_index=True, return_inverse=True)
     if len(groups) < 2:
@@ -57,7 +57,7 @@ def cross_validated(sample: Dataset, engine: Engine, seed: int) -> list[Fold]:
     folds = _folds_of(sample, engine, (shares * FOLDS).astype(int))
     if len(folds) == FOLDS and all(fold.can_learn(sample) for fold in folds):
         return folds
-    # Chance leaves too little of few rows: those of a class take turns.
+    # With few rows, random folds would be too uneven: assign the rows of each class in turn.
     order = np.arange(len(groups)) if sample.has_sets else np.argsort(sample.labels()[first], kind="stable")
     turns = np.empty(len(groups), int)
     turns[order] = np.arange(len(groups)) % FOLDS

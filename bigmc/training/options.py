@@ -1,4 +1,4 @@
-"""Options of the training commands other than the parameters of their learner, checked once."""
+"""Options of the training commands, except those of the learners."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from bigmc.store.files.outputs import IfExists
 from bigmc.store.sample import draw_groups
 
 VALID = "valid"
-"""Split that chooses among models; where it is missing, rows of the training split do."""
+"""Split that chooses among models; if it is missing, rows of the training split do."""
 _CALIBRATION_SEED = 0x5CA1
 
 
 class HeldOut(NamedTuple):
-    """Rows that training leaves out: whole groups, where the dataset has groups.
+    """Rows held out of training: whole groups, if the dataset has groups.
 
     Attributes
     ----------
     share : float
     seed : int
-        Of the hash of the rows' ids, or groups, that chooses them.
+        Seed of the hash of row ids or groups that chooses them.
     """
 
     share: float
     seed: int
 
     def rows(self, samples: Dataset, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
-        """Return these rows of some samples, in memory, and their places."""
+        """Return these rows of some samples, in memory, and their positions."""
         return draw_groups(samples, self.share, self.seed, engine)
 
 
 def calibration_rows(share: float, n_samples: int) -> HeldOut:
-    """Return which rows of `n_samples` calibrate: a share of them, and no more than are of use.
+    """Return which of `n_samples` rows calibrate: a share of them, up to the useful maximum.
 
     Raises
     ------
@@ -53,13 +53,13 @@ def calibration_rows(share: float, n_samples: int) -> HeldOut:
         If the share is not between 0 and 1.
     """
     if not 0 < share < 1:
-        raise BigmcError(f"a share of {share:g} of the rows to calibrate on", "give a number between 0 and 1")
+        raise BigmcError(f"the share of rows to calibrate on is {share:g}", "give a number between 0 and 1")
     return HeldOut(min(share, MOST_ROWS / max(n_samples, 1)), _CALIBRATION_SEED)
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What a training makes, and from what.
+    """Options of a training.
 
     Attributes
     ----------
@@ -70,14 +70,14 @@ class TrainOptions:
     start : Path, optional
         Saved model to start from.
     keep_norms : bool
-        Keep the norms of the gradients in a file beside the model: a training that starts from it then saves
-        a pass.
+        Keep the norms of the gradients in a file beside the model, which saves a pass in trainings that start
+        from it.
     held_out : HeldOut, optional
-        Rows that training leaves out.
+        Rows held out of training.
     calibration : HeldOut, optional
-        Rows that training leaves out, from which the scores of the model become probabilities.
+        Rows held out of training to calibrate probabilities on.
     if_exists : IfExists
-        What becomes of another file at the place of the model.
+        What to do with another file in place of the model.
     """
 
     learner: LearnerOptions
@@ -91,24 +91,24 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class PathOptions:
-    """What `bigmc path` trains and chooses by.
+    """Options of `bigmc path`.
 
     Attributes
     ----------
     n_alphas : int
-        Penalties, evenly spaced in their logarithm, from the largest that leaves any weight.
+        Number of penalties, evenly spaced in their logarithm, from the largest with non-zero weights.
     alpha_ratio : float
         The smallest penalty relative to the largest.
     alphas : tuple of float, optional
-        The penalties themselves, instead.
+        The penalties, instead of the two options above.
     split, validation : str
-        Splits to train on and to choose by.
+        Training and validation splits.
     parameters : mapping
         Parameters of the sparse classifier other than ``alpha``.
     if_exists : IfExists
-        What becomes of another path in the same folder.
+        What to do with another path in the same folder.
     start : Path, optional
-        Saved model that the training with the largest penalty starts from.
+        Saved model to start the training with the largest penalty from.
     """
 
     n_alphas: int = 10
@@ -122,19 +122,19 @@ class PathOptions:
 
     def __post_init__(self) -> None:
         if "alpha" in self.parameters:
-            raise BigmcError("a path has many alphas", "give alphas, or n_alphas and alpha_ratio")
+            raise BigmcError("alpha is not an option of a path", "give alphas, or n_alphas and alpha_ratio")
         learner_of(learner_options("sparse", self.parameters))
         if self.alphas is None:
             if self.n_alphas < 1 or not 0 < self.alpha_ratio < 1:
                 raise BigmcError(
-                    f"a path of {self.n_alphas} alphas over a ratio of {self.alpha_ratio}",
-                    "give 1 or more, and a ratio below 1",
+                    f"n_alphas is {self.n_alphas} and alpha_ratio {self.alpha_ratio}",
+                    "give at least 1 alpha, and a ratio below 1",
                 )
         elif not self.alphas or not all(0 < alpha < math.inf for alpha in self.alphas):
             raise BigmcError(f"the alphas are {list(self.alphas)}", "give numbers above 0")
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Return what decides which models come out, as JSON data."""
+        """Return the options that determine the models, as JSON data."""
         start = {} if self.start is None else {"warm_start": sha256(self.start)}
         return {
             **start,

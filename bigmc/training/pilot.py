@@ -1,10 +1,10 @@
-"""How a text is best cut into features: tried on some thousand rows before everything is hashed.
+"""Choose the n-grams of texts on some thousand rows, before all rows are hashed.
 
-What is best for thousands of rows need not be best for all: pairs of words gain more from further rows than
-characters do. Every choice is tried on more and more rows, and compared by what its learning curve
-promises for all of them; the error falls as a power of the number of rows (Cortes, Jackel, Solla, Vapnik and
-Denker, "Learning curves: asymptotic values and rate of convergence", NIPS 1993). Choices that stay far behind
-leave early.
+The best choice for thousands of rows need not be best for all: pairs of words gain more from further rows
+than characters do. Choices are tried on more and more rows and compared by extrapolating their learning
+curves to all rows; the error falls as a power of the number of rows (Cortes, Jackel, Solla, Vapnik and
+Denker, "Learning curves: asymptotic values and rate of convergence", NIPS 1993). Choices far behind the best
+are dropped early.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from bigmc.training.validation import Limits, Validation
 pc = LazyModule("pyarrow.compute")
 
 ROUNDS = (2_000, 8_000, 32_000)
-"""Rows that the choices are tried on, one round after the other."""
+"""Rows on which the choices are tried, round by round."""
 PILOT_ROWS, PILOT_BYTES = ROUNDS[-1], 64_000_000
-"""Rows that are read, and bytes of them from which on they are fewer, down to `ROUNDS[1]`."""
+"""Maximum rows to read, and bytes above which fewer are read, down to `ROUNDS[1]`."""
 PILOT_WORK = 800_000_000
-"""Non-zeros of the rows of a trial times classes, at most."""
+"""Maximum product of non-zeros and classes in a trial."""
 FURTHEST = 16
-"""Times the rows of the last round to which a learning curve is continued, at most."""
+"""Maximum factor on the rows of the last round for extrapolation."""
 BEHIND = 3.0
-"""Standard errors behind the best one at which a choice leaves."""
+"""Standard errors behind the best at which a choice is dropped."""
 _BYTES_PER_ENTRY, _BYTES_PER_DUAL = 48, 12
-"""Of memory that a trial takes; of a row, for every class."""
+"""Bytes of a trial per entry, and per row and class."""
 LONG_TEXT = 200
-"""Characters of a text, on average, from which on its characters say no more than its words and cost more."""
+"""Average characters of a text above which character n-grams cost more than words and are no better."""
 FEW_CHARACTERS = 1_000_000
-"""Characters of all rows up to which characters are tried on long texts too, since they cost little. 1,309
-comments in Slovenian were right in 68.8 % of the held-out rows with pieces of words, in 62.5 with words."""
+"""Characters of all rows up to which character n-grams are tried on long texts too, since they cost little.
+On 1,309 Slovenian comments, 68.8 % of held-out rows were right with character n-grams, 62.5 % with words."""
 MANY_ROWS, MANY_CLASSES = 20_000, 64
 """With more rows, and fewer classes, features are hashed into more buckets."""
 WEIGHT_SHARE, FEWEST_BITS = 0.7, 12
-"""Share of the memory limit for the weights of all buckets, which are 2 to the power of this number at least:
-fewer tell texts apart too badly."""
+"""Share of the memory limit for the weights of all buckets, and minimum bits of buckets: fewer distinguish
+texts too poorly."""
 _SEED = 0x9170
 
 
@@ -79,9 +79,9 @@ class Point(NamedTuple):
     n_rows : int
         Rows of the trial.
     n_learned : int
-        Those of them that were learned from.
+        Training rows among them.
     n_held_out : int
-        Rows that judged.
+        Held-out rows.
     quality : float
     """
 
@@ -115,7 +115,7 @@ class PilotColumns(NamedTuple):
     text : tuple of str
     label : str
     group : str or None
-        Rows of one group are never on both sides of a trial.
+        Column of groups, which a trial never splits.
     """
 
     text: tuple[str, ...]
@@ -124,7 +124,7 @@ class PilotColumns(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, each once."""
+        """All columns, without duplicates."""
         return tuple(dict.fromkeys((*self.text, self.label, *([self.group] if self.group else []))))
 
     def groups(self, table: pa.Table) -> NDArray[np.int64] | None:
@@ -152,10 +152,10 @@ class PilotRows(NamedTuple):
 def choose_hashing(
     source: Any, columns: PilotColumns, files: FileOptions, memory: int, bits: int | None
 ) -> Pilot | None:
-    """Return the hashing of text columns that learns best, as far as a sample of the rows tells.
+    """Return the best hashing of text columns on a sample of the rows.
 
-    The rows are drawn by a hash of their numbers, in one pass over the source. Of choices that do as well the
-    first one wins. None where labels are sets, or too few rows have what is needed.
+    The rows are drawn by a hash of their numbers, in one pass over the source. The first choice
+    wins ties. Return None if labels are sets, or too few rows have texts and labels.
 
     Raises
     ------
@@ -186,13 +186,13 @@ def choose_hashing(
 
 
 def most_bits(memory: int, n_classes: int) -> int:
-    """Return into how many buckets texts may be hashed: weights of all of them take a share of memory."""
+    """Return the number of bits of buckets, so that the weights of all fit into their share of memory."""
     most = WEIGHT_SHARE * memory / DualDescent.memory_of_feature(n_classes)
     return max(FEWEST_BITS, int(math.log2(max(most, 1.0))))
 
 
 def _complete(table: pa.Table, text: Sequence[str]) -> pa.Table:
-    """Return the rows that have a label, missing texts as empty ones."""
+    """Return the rows with labels, with missing texts as empty ones."""
     for name in text:
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table.column(name).cast(pa.string()).fill_null(""))
@@ -200,7 +200,7 @@ def _complete(table: pa.Table, text: Sequence[str]) -> pa.Table:
 
 
 def choose_for_texts(sample: PilotRows, n_rows: int, memory: int, bits: int | None = None) -> Pilot | None:
-    """Return the hashing that learns best from these rows, of `n_rows` in all; None with one class only."""
+    """Return the best hashing on these rows, of `n_rows` in all; None if there is only one class."""
     n_classes = len(np.unique(sample.labels))
     if n_classes < 2:
         return None
@@ -241,7 +241,7 @@ class _Trials:
         self._order = np.argsort(row_fractions(np.arange(len(self._labels)), _SEED), kind="stable")
         self._n_classes = len(np.unique(self._labels))
         self._entries: dict[Hashing, float] = {}
-        # Of many rows the first ones are a point of a curve, and the others will tell.
+        # With many rows, the first round gives a point of the curve, and later rounds decide.
         few = FEW_ROWS if len(self._labels) <= FEW_ROWS else 0
         self._limits = Limits(memory, work=PILOT_WORK, few_rows=few)
 
@@ -255,9 +255,9 @@ class _Trials:
         return min(most, len(self._labels), max(int(min(by_work, by_memory)), ROUNDS[0]))
 
     def trial(self, choice: Hashing, n_tried: int) -> Point:
-        """Return how good a model of some rows is, at the rows of them that it does not learn from."""
+        """Return the quality of a model of some rows on the held-out ones among them."""
         chosen = np.sort(self._order[:n_tried])
-        # The rows as they were hashed are gone when training begins, on a copy that is drawn of them.
+        # The hashed rows are freed before training, which uses a sampled copy.
         rows = Validation(self._hashed(choice, chosen), ThreadEngine(), self._limits)
         return Point(n_tried, rows.n_learned, rows.n_held_out, rows.quality(Candidate(None)))
 
@@ -272,17 +272,17 @@ class _Trials:
             (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
         )
         self._entries[choice] = max(1.0, matrix.nnz / len(chosen))
-        groups = None if self._groups is None else self._groups[chosen]  # what is held out goes by these ids
+        groups = None if self._groups is None else self._groups[chosen]  # held-out rows depend on these ids
         return Dataset.from_arrays(
             matrix, self._labels[chosen], row_ids=groups, weighting=WEIGHTINGS["tfidf"]
         )
 
 
 def expected_quality(curve: Sequence[Point], n_rows: int) -> float:
-    """Return the quality that a learning curve promises for so many rows.
+    """Return the extrapolated quality for a number of rows.
 
-    The error is a power of the number of rows through the last two points; it neither rises nor is it
-    continued further than to `FURTHEST` times the rows of the last point.
+    The error is a power of the number of rows through the last two points. It never increases, and is
+    extrapolated to at most `FURTHEST` times the rows of the last point.
     """
     last = curve[-1]
     error = 1.0 - last.quality
@@ -304,7 +304,7 @@ def _in_the_race(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> list
 
 
 def best_choice(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> Hashing:
-    """Return the choice that promises most, of about equal ones the first."""
+    """Return the choice with the best extrapolated quality; the first among about equal ones."""
     (best, curve), *others = curves.items()
     for choice, other in others:
         margin = 0.5 * _standard_error(curve[-1])

@@ -1,4 +1,4 @@
-"""What trainings and choices among models return, key by key."""
+"""Result types of trainings and of the choice among models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 
 class TrainResult(TypedDict):
-    """What is known of a training; `bigmc.api.train` describes it."""
+    """The result of a training; `bigmc.api.train` describes it."""
 
     model: str
     objective: float
@@ -39,7 +39,7 @@ class PathRow(TypedDict):
 
 
 class PathResult(TypedDict):
-    """A path of models, and which of them is the best."""
+    """A path of models, and the best one."""
 
     asked: Mapping[str, Any]
     table: list[PathRow]
@@ -49,7 +49,7 @@ class PathResult(TypedDict):
 
 
 class EvaluatedModel(TypedDict):
-    """A model as a file of ``bigmc evaluate --to`` tells of it."""
+    """An evaluated model, from a file of ``bigmc evaluate --to``."""
 
     accuracy: float
     macro_f1: float
@@ -62,7 +62,7 @@ class EvaluatedModel(TypedDict):
 
 
 class PublishResult(TypedDict):
-    """The model that got the public name, and those it was compared with."""
+    """The published model, and those it was compared with."""
 
     published: str
     best: EvaluatedModel
@@ -70,7 +70,7 @@ class PublishResult(TypedDict):
 
 
 class TrialFigures(TypedDict):
-    """What some settings reached on held-out rows."""
+    """Quality of some settings on held-out rows."""
 
     settings: str
     quality: float
@@ -80,7 +80,7 @@ class TrialFigures(TypedDict):
 
 
 class SizeFigures(TypedDict):
-    """What a number of features reached on held-out rows."""
+    """Quality of a number of features on held-out rows."""
 
     n_features: int
     quality: float
@@ -88,7 +88,7 @@ class SizeFigures(TypedDict):
 
 
 class Measured(TypedDict):
-    """Figures of the test rows and, where there are any, of simple models on them."""
+    """Figures on the test rows and, if computed, of simple models on them."""
 
     test: Mapping[str, Any] | None
     baselines: NotRequired[Mapping[str, float]]

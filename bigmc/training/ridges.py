@@ -1,7 +1,7 @@
-"""Ridge models of a search, each started from the one whose settings it changes.
+"""Ridge models of a search, each warm-started from the model whose settings it changes.
 
-What a model starts from depends on the candidates alone: after a kill, those before it are trained again
-where they are needed, and the search goes through the same numbers.
+The start of a model depends only on the candidates. After a kill, earlier models are trained again
+if they are needed, so the search repeats the same numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.training.trials import Candidate, weighted
 
 TOL, MOST_EPOCHS = 0.05, 30
-"""Gap at which the training of a trial ends, and its times through the rows at most."""
+"""Gap at which the training of a trial ends, and its maximum number of epochs."""
 
 
 class Ridges:
@@ -39,15 +39,15 @@ class Ridges:
 
     @staticmethod
     def memory(samples: Dataset) -> int:
-        """Return the bytes that trials on these samples take: dual variables of two more are kept."""
+        """Return the bytes of trials on these samples, including the dual variables of two more models."""
         return DualDescent.memory(samples) + 2 * DualDescent.memory_of_duals(samples)
 
     def enter(self, candidate: Candidate, origin: Candidate | None) -> None:
-        """Say what a candidate is to start from, also where its trial is known already."""
+        """Record the start of a candidate, even if its trial is already known."""
         self._origins.setdefault(candidate, origin)
 
     def train(self, candidate: Candidate) -> DualDescent:
-        """Train a candidate; what is returned changes with the next call."""
+        """Train a candidate; the next call overwrites the returned object."""
         origin = self._origins.get(candidate)
         start = None if origin is None else self.duals(origin)
         problem = self._weighted_as(candidate)
@@ -60,20 +60,20 @@ class Ridges:
         return problem
 
     def duals(self, candidate: Candidate) -> NDArray[np.float32]:
-        """Return the dual variables of a candidate, which is trained again if they are forgotten."""
+        """Return the dual variables of a candidate, training it again if they are gone."""
         if candidate not in self._duals:
             self.train(candidate)
         return self._duals[candidate]
 
     def release(self) -> None:
-        """Give the memory back that only further trials need."""
+        """Free the memory that only further trials need."""
         self._problem = None
         trim()
 
     def _weighted_as(self, candidate: Candidate) -> DualDescent:
         """Return the problem of a weighting, whose candidates share the rows."""
         if self._problem is None or self._problem[0] != candidate.weighting:
-            self._problem = None  # before the memory for the next one is taken
+            self._problem = None  # free the memory before allocating the next
             problem = DualDescent(
                 weighted(self._samples, candidate), self._engine, sample_weight=self._weights
             )

@@ -1,6 +1,6 @@
-"""One training run: claimed, resumable, and saved once.
+"""One training run: locked, resumable, and saved atomically.
 
-``MODEL.wip/`` holds the run's request, its checkpoint and its lock until the model is there.
+``MODEL.wip/`` holds the run's request, checkpoint and lock until the model is saved.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from bigmc.training.results import TrainResult
 from bigmc.training.trials import Truth
 
 _SHOWN = 60
-"""Most characters of a parameter in a message."""
+"""Maximum characters of a parameter in a message."""
 
 
 def train(data: Dataset, target: Path, options: TrainOptions, resources: Resources) -> TrainResult:
-    """Train, or continue an interrupted training, or find the model finished; see :func:`bigmc.api.train`."""
+    """Train, resume a training, or return a finished model; see :func:`bigmc.api.train`."""
     started = time.monotonic()
     budget.reset_peak()
     read_before = data.bytes_read
@@ -78,12 +78,12 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
 
 
 def _recorded(data: Dataset, learner: Learner, options: TrainOptions) -> Mapping[str, Any]:
-    """Return what a model records of how it was made: a run with the same has nothing to do.
+    """Return the record of a model's options: a run with the same record has nothing to do.
 
     Raises
     ------
     BigmcError
-        If rows shall be left out for a calibration, and the learner uses every row.
+        If rows are to be held out for calibration, but the learner uses every row.
     """
     params = learner.recorded()
     params |= {"learner": options.learner.learner, "dataset": data.identity, "split": options.split}
@@ -100,11 +100,11 @@ def _recorded(data: Dataset, learner: Learner, options: TrainOptions) -> Mapping
 
 
 def _check_place(target: Path) -> None:
-    """Refuse a place that cannot become a file."""
+    """Raise an error if a path cannot become a file."""
     if target.is_dir():
         raise ModelError(f"{target} is a folder", "give the path of a file with --to")
     if not target.parent.is_dir():
-        raise ModelError(f"there is no folder {target.parent}", "make it, or give another --to")
+        raise ModelError(f"there is no folder {target.parent}", "create it, or give another --to")
 
 
 def _trained(
@@ -124,7 +124,7 @@ def _trained(
 
 
 def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
-    """Return a listener that is also told the gap at which training will stop."""
+    """Return a callback that adds the target gap to the progress."""
 
     def tell(message: Progress) -> None:
         progress(replace(message, facts={**message.facts, "tol": tol}) if "gap" in message.facts else message)
@@ -133,7 +133,7 @@ def _towards(tol: float, progress: ProgressCallback) -> ProgressCallback:
 
 
 def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> NDArray[np.float64] | None:
-    """Return weights that leave rows out of a training, if there are such rows."""
+    """Return sample weights that hold rows out of a training, or None."""
     if held_out is None:
         return None
     weights = np.ones(samples.n_samples)
@@ -142,7 +142,7 @@ def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> NDAr
 
 
 def _calibrated(model: Model, rows: Dataset) -> Model:
-    """Return a model with probabilities, and for sets of labels a threshold, from rows it has not seen."""
+    """Return a model calibrated on held-out rows, for label sets also with a threshold."""
     scores = [model.shard_scores(rows, s) for s in range(rows.n_shards)]
     verdict = Truth.of(rows).judge(np.concatenate(scores))
     threshold = model.label_threshold if verdict.threshold is None else verdict.threshold
@@ -150,12 +150,12 @@ def _calibrated(model: Model, rows: Dataset) -> Model:
 
 
 def norms_beside(model: Path) -> Path:
-    """Return where the norms of the gradients at the end of a training are kept."""
+    """Return the file of the norms of the final gradients of a training."""
     return model.with_suffix(".norms.npy")
 
 
 def _save_norms(model: Model, target: Path) -> None:
-    """Keep the norms of the gradients, if the model has any."""
+    """Store the norms of the gradients, if the model has any."""
     if isinstance(model, LinearModel) and model.gradient_norms is not None:
         with replacing(norms_beside(target)) as file:
             np.save(file, model.gradient_norms)
@@ -169,12 +169,12 @@ def _start(path: Path) -> Model:
 
 
 def _read_norms(path: Path, n_features: int) -> NDArray[np.float32]:
-    """Return the norms that were kept beside a model.
+    """Return the norms stored beside a model.
 
     Raises
     ------
     ModelError
-        If the file does not hold a norm of every feature.
+        If the file does not have a norm for every feature.
     """
     cure = "delete it: without it training takes a pass more"
     try:
@@ -189,7 +189,7 @@ def _read_norms(path: Path, n_features: int) -> NDArray[np.float32]:
 
 
 def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) -> bool:
-    """Return whether the model is there already; refuse anything else, unless it may be replaced."""
+    """Return whether the model exists; raise an error for any other file, unless it may be replaced."""
     if not target.exists():
         return False
     try:
@@ -203,21 +203,21 @@ def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) ->
 
 
 def _refuse_foreign(work: Path) -> None:
-    """Refuse a folder for unfinished work that holds something else: it is removed in the end."""
+    """Raise an error if the work folder, which is deleted at the end, has other contents."""
     names = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
     ours = "lock" in names or all(
         name in ("training.json", "checkpoint.npz") or name.endswith(PARTIAL) or name.startswith("bigmc-")
-        for name in names  # a power cut may have taken the lock's name and left another
+        for name in names  # after a power cut the lock may be missing but another file present
     )
     if work.exists() and not (work.is_dir() and ours):
-        raise ModelError(f"{work} is not of an unfinished training", "give another --to")
+        raise ModelError(f"{work} is not a folder of an unfinished training", "give another --to")
 
 
 def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
-    """Write down what is being trained; refuse to continue a training of something else.
+    """Record the request of the training; raise an error if the folder has another one.
 
-    Where no state was saved yet there is nothing to lose, and a corrected command needs no cleaning. What
-    a killed run left half written is removed.
+    If no state was saved yet, there is nothing to lose, and a corrected command just starts. Partly
+    written files of a killed run are removed.
     """
     for pattern in (f"*{PARTIAL}", "bigmc-scores-*"):
         for leftover in work.glob(pattern):
@@ -245,6 +245,6 @@ def _refuse_other(stored: Mapping[str, Any], params: Mapping[str, Any], what: st
 
 
 def _shown(value: object) -> str:
-    """Return a parameter as JSON, cut where it is long, as the trials of a search are."""
+    """Return a parameter as JSON, truncated if it is long."""
     text = json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,9 +1,9 @@
-"""The search for the settings of a linear model: weighting, loss, ridge and penalty, by rows held out.
+"""Search for the settings of a linear model on held-out rows: weighting, loss, ridge and penalty.
 
-It runs on a sample of the rows in memory, however large the data is: the best ridge times the number of rows
-hardly depends on that number. One setting is changed at a time, in the direction that helps, until none
-does; a grid therefore has no edge to stop at. Every trial is written down when it is done, so that a killed
-search goes through the same trials again without training them.
+The search uses a sample of the rows in memory: the best ridge times the number of rows
+hardly depends on that number. It changes one setting at a time, in the direction that helps, until no change
+does, so there is no grid with edges. Every finished trial is recorded, so that a killed
+search repeats its trials without training.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from bigmc.training.trials import Candidate, Course, Size, Trial, better, weight
 from bigmc.training.validation import Limits, Validation
 
 STEP = 10**0.5
-"""From one ridge, or penalty, to the next."""
+"""Factor from one ridge or penalty to the next."""
 FAR_BEHIND = 1.5
-"""Times the errors of boosting from which on linear models are given up: on tables, logistic regression and
-other ridges take a quarter of the errors of the first one away."""
+"""Ratio of errors to those of boosting above which linear models are given up: on tables, logistic regression
+and other ridges remove a quarter of the errors of the first model."""
 MOST_SPREAD = 1e4
-"""Times the smallest deviation of a column that the largest may be for a table to be tried as it is: beyond,
-a ridge binds small columns, leaves large ones free, and takes a hundred times as long."""
+"""Maximum ratio of the largest to the smallest deviation of columns for trying a table unscaled: above it, a
+ridge shrinks small columns, not large ones, and training takes a hundred times as long."""
 MOST_STEPS = 6
-"""Steps in one direction: a thousandfold."""
+"""Maximum steps in one direction: a thousandfold."""
 LOGISTIC_RIDGE = 0.1
 """The first ridge of logistic regression, times the number of rows."""
 FIRST_PENALTY = 0.1
@@ -39,24 +39,24 @@ FIRST_PENALTY = 0.1
 
 
 class Search:
-    """One search, from the best candidate known to a better one.
+    """A search, from the best known candidate to better ones.
 
     Parameters
     ----------
     dataset : Dataset
-        The rows to learn from.
+        The training rows.
     engine : Engine
     limits : Limits
     folder : Path, optional
-        Where trials are written down; by default nowhere.
+        Folder for finished trials; by default none.
     progress : callable
     thresholds : Thresholds, optional
-        What models of sets of labels are judged by.
+        Kind of thresholds of models of label sets.
 
     Attributes
     ----------
     validation : Validation
-        What the trials learn from, and are judged on.
+        Training and held-out rows of the trials.
     """
 
     def __init__(
@@ -76,17 +76,17 @@ class Search:
 
     @property
     def first(self) -> Candidate:
-        """What is tried first."""
+        """The first candidate."""
         return Candidate(next(iter(self._weightings), None))
 
     def run(self, rival: float | None = None) -> Course:
-        """Try candidates until none is better, or time is over.
+        """Try candidates until none is better, or time is up.
 
         Parameters
         ----------
         rival : float, optional
-            Quality of a learner of another kind. Where it errs `FAR_BEHIND` times as seldom as the first
-            linear model, no other is tried.
+            Quality of another kind of learner. If the first linear model has `FAR_BEHIND` times its errors,
+            no other is tried.
         """
         ended = "no change of a setting helped any more"
         try:
@@ -103,14 +103,14 @@ class Search:
         return Course(tuple(self._trials), best, self.validation.n_rows, self.validation.n_held_out, ended)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
-        """Return the quality by number of features, all first; none where dual coordinates do not apply."""
+        """Return the quality by number of features, all first; empty without dual coordinate descent."""
         if not self.validation.solves_by_duals(candidate):
             return ()
         file = None if self._folder is None else self._folder / "sizes.json"
         if file is not None and file.exists():
             return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
         sizes = self.validation.sizes(candidate)
-        if self.validation.cross_validates:  # all rows say more of probabilities than one fold
+        if self.validation.cross_validates:  # all rows judge probabilities better than one fold
             calibration = self.trial_of(candidate).calibration
             sizes = tuple(replace(size, calibration=calibration) for size in sizes)
         if file is not None:
@@ -147,7 +147,7 @@ class Search:
         return self._climb(start, lambda c: replace(c, alpha=c.alpha * STEP))
 
     def _climb(self, best: Trial, change: Callable[[Candidate], Candidate]) -> Trial:
-        """Change a setting again and again while that helps."""
+        """Change a setting repeatedly while that helps."""
         for _ in range(MOST_STEPS):
             trial = self.trial_of(change(best.candidate), best)
             if self.better(best, trial) is best:
@@ -156,19 +156,19 @@ class Search:
         return best
 
     def better(self, one: Trial, other: Trial) -> Trial:
-        """Return the better of two by quality and log loss; the first unless the other is worth it."""
+        """Return the better of two by quality and log loss; the first unless the other is clearly better."""
         return better(one, other, self.validation.n_held_out)
 
     def _best(self) -> Trial:
         if not self._trials:
-            raise DataError("there was no time for a single trial", "give --time more, or leave it out")
+            raise DataError("there was no time for a single trial", "give a longer --time, or leave it out")
         best = self._trials[0]
         for trial in self._trials[1:]:
             best = self.better(best, trial)
         return best
 
     def trial_of(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
-        """Return the trial of a candidate, which changes one setting of `origin`."""
+        """Return the trial of a candidate that changes one setting of `origin`."""
         self.validation.enter(candidate, None if origin is None else origin.candidate)
         for trial in self._trials:
             if trial.candidate == candidate:
@@ -190,9 +190,9 @@ class Search:
         return trial
 
     def has_time(self, seconds: float) -> bool:
-        """Return whether what takes so many seconds would end in time."""
+        """Return whether work of this many seconds would end in time."""
         return time.monotonic() + seconds <= self._ends
 
 
 class _TimeIsOver(Exception):
-    """No trial may begin any more."""
+    """No further trial may start."""

@@ -1,8 +1,8 @@
-"""Choosing one of several models: the path of the sparse learner, and models evaluated one by one.
+"""Choose one of several models: from a path of the sparse learner, or from separate evaluations.
 
-Every point of a path is a training of its own that starts from the point before it (Blondel, Seki and
-Uehara 2013, figure 5, draw accuracy against features along such a path), so that a killed path continues
-where it was.
+Every point of a path is a separate training that starts from the previous point (Blondel, Seki and
+Uehara 2013, figure 5, plot accuracy against features along such a path), so a killed path resumes at its
+current point.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
 Figure = Literal["accuracy", "macro_f1", "micro_f1"]
 _OF_SETS: Figure = "micro_f1"
 FIGURES: tuple[Figure, ...] = ("accuracy", "macro_f1", _OF_SETS)
-"""What models are compared by; the last only where labels are sets."""
+"""Figures to compare models by; the last only for label sets."""
 
 EVALUATED = ("model", "model_sha256", "dataset", "split", "n_nonzero_features")
-"""What a file of ``bigmc evaluate --to`` says besides the figures."""
+"""Fields of a file of ``bigmc evaluate --to`` besides the figures."""
 
 MORE_ALPHAS = 20
-"""Penalties below the smallest one that a path goes on to while every one of them is better."""
+"""Maximum number of further penalties below the smallest, while each is better."""
 HELD_OUT_SHARE, HELD_OUT_ROWS, HELD_OUT_SEED = 0.2, 20_000, 0x7A11D
-"""Of rows that choose where no split is there for it."""
+"""Share and maximum of validation rows if there is no validation split."""
 
 _LARGEST = 0.99
-"""The path begins at this share of the penalty that leaves no weight at all."""
+"""The path starts at this share of the penalty that makes all weights zero."""
 
 
 def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resources) -> PathResult:
-    """Train along falling penalties and choose a model; see :func:`bigmc.api.sparse_path`."""
+    """Train for decreasing penalties and choose a model; see :func:`bigmc.api.sparse_path`."""
     if to.exists() and not to.is_dir():
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
     if options.validation != VALID:
-        data[options.validation]  # refused before any work
+        data[options.validation]  # raise errors before any work
     asked = {"dataset": data.identity, **options.fingerprint()}
     asked = json.loads(json.dumps(asked))
     work = to / WORK
@@ -74,7 +74,7 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
         _others(to, asked, options.if_exists)
         with exclusive(work / LOCK):
             result = _finished(to, asked) or _make_path(data, to, options, resources, asked)
-    for leftover in (*to.glob("*.model.wip"), work):  # a power cut may have brought back what was removed
+    for leftover in (*to.glob("*.model.wip"), work):  # a power cut may have restored removed files
         disk.try_clear(leftover)
     return {**result, "best_model": str(to / BEST)}
 
@@ -82,7 +82,7 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
 def _make_path(
     data: Dataset, to: Path, options: PathOptions, resources: Resources, asked: Mapping[str, Any]
 ) -> PathResult:
-    """Train and measure every model that is missing, choose one and write the table."""
+    """Train and evaluate missing models, choose one and write the table."""
     _claim(to, asked, options.if_exists)
     validation = _validation(data, options, resources)
     alphas = options.alphas or _spaced(data[options.split], options, resources)
@@ -94,7 +94,7 @@ def _make_path(
     for k in range(most):
         if k == len(grid):
             if _best(table) is not table[-1]:
-                break  # validation has turned
+                break  # the validation score got worse
             grid.append(grid[-1] * grid[-1] / grid[-2])
         target = to / f"{k:03d}.model"
         row, took = _point(data, target, grid[k], before, validation, options, resources)
@@ -115,24 +115,24 @@ def _make_path(
 
 
 def _figure_of(table: Sequence[PathRow]) -> Figure:
-    """Return what the models are compared by."""
+    """Return the figure to compare the models by."""
     return _OF_SETS if _OF_SETS in table[0] else "accuracy"
 
 
 def _best(table: Sequence[PathRow]) -> PathRow:
-    """Return the best row, of equals that with the fewest features."""
+    """Return the best row; the fewest features win ties."""
     by = _figure_of(table)
     return max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
 
 
 class Validation(NamedTuple):
-    """The rows to choose by.
+    """The validation rows.
 
     Attributes
     ----------
     samples : Dataset
     held_out : HeldOut or None
-        Where they are rows of the split to train on, which training leaves out.
+        Set if they are rows of the training split, held out of training.
     """
 
     samples: Dataset
@@ -140,7 +140,7 @@ class Validation(NamedTuple):
 
 
 def _validation(data: Dataset, options: PathOptions, resources: Resources) -> Validation:
-    """Return a split, or rows of the training split where there is none called valid."""
+    """Return a split, or rows of the training split if there is no split ``valid``."""
     if options.validation != VALID or VALID in data.splits:
         return Validation(data[options.validation], None)
     held_out = HeldOut(min(HELD_OUT_SHARE, HELD_OUT_ROWS / data[options.split].n_samples), HELD_OUT_SEED)
@@ -156,7 +156,7 @@ def _point(
     options: PathOptions,
     resources: Resources,
 ) -> tuple[PathRow, float | None]:
-    """Return the figures of one penalty, and the seconds of its training if it was trained now."""
+    """Return the figures of one penalty, with the seconds of its training if it was trained now."""
     seen = target.with_suffix(".json")
     known = _read_row(seen, target) if target.exists() else None
     if known is not None:
@@ -165,7 +165,7 @@ def _point(
     asked = TrainOptions(learner, options.split, before, keep_norms=True, held_out=validation.held_out)
     trained = train(data, target, asked, resources)
     measured = EvaluateOptions(split=options.validation)
-    # Rows held out of the training are in the memory of this process, where no worker sees them.
+    # Held-out rows are in the memory of this process, invisible to workers.
     local = resources if validation.samples.path else replace(resources, engine=resources.engine.local())
     figures = evaluate(load_model(target), LabelledDataset(validation.samples), measured, local)
     row: dict[str, object] = {
@@ -183,12 +183,12 @@ def _point(
 
 
 def _read_row(file: Path, model: Path) -> PathRow | None:
-    """Return the figures of a model as they were written; None if they are to be measured again.
+    """Return the stored figures of a model; None if it must be evaluated again.
 
     Raises
     ------
     ModelError
-        If the model has changed since: the next ones start from its weights.
+        If the model has changed since, because later models start from its weights.
     """
     try:
         row: dict[str, object] = dict(parse_json(file.read_bytes()))
@@ -198,7 +198,7 @@ def _read_row(file: Path, model: Path) -> PathRow | None:
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
     if measured != sha256(model):
-        raise ModelError(f"{model} has changed since it was measured", "delete it, and it is trained again")
+        raise ModelError(f"{model} has changed since it was evaluated", "delete it to train it again")
     return cast(PathRow, row)
 
 
@@ -207,7 +207,7 @@ def _digest(row: Mapping[str, object]) -> str:
 
 
 def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
-    """Return the result of the same path, if it is there; how long it took is not recorded."""
+    """Return the result of the same path if it exists, without times."""
     try:
         saved = dict(parse_json((to / TABLE).read_bytes()))
         digest = saved.pop("sha256", None)  # there was none before
@@ -221,64 +221,65 @@ def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
 
 
 def _refuse_foreign(to: Path) -> None:
-    """Refuse a folder for unfinished work that holds something else."""
+    """Raise an error if the work folder has other contents."""
     work = to / WORK
     names = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
     if not {name for name in names if not name.endswith(PARTIAL)} <= {LOCK, CLAIM}:
-        raise ModelError(f"{work} is not of an unfinished path", "give another --to")
+        raise ModelError(f"{work} is not a folder of an unfinished path", "give another --to")
 
 
 def _others(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> list[Path] | None:
-    """Return the files of another path, or whosever, by the same names; None where this one was begun.
+    """Return existing files with the names of this path's; None if this path was already started.
 
     Raises
     ------
     ModelError
-        If there are some, and they may not be replaced.
+        If there are any, and they may not be replaced.
     """
     try:
         if read_work_file(to / WORK / CLAIM) == asked:
             return None
     except StoreError:
-        pass  # whose the files are is not known: they are refused below
+        pass  # the owner of the files is unknown: raise the error below
     numbered = [
         file for kind in ("model", "json", "norms.npy") for file in to.glob(f"[0-9][0-9][0-9].{kind}")
     ]
     taken = [file for file in (to / TABLE, to / PLOT, to / BEST) if file.exists()] + numbered
     if taken and if_exists is IfExists.REFUSE:
         raise ModelError(
-            f"{to} has a path of other data or parameters, or other files of its names: {taken[0].name}",
+            f"{to} has a path with other data or parameters, or files of the same names: {taken[0].name}",
             "give another --to, or replace them with --overwrite",
         )
     return taken
 
 
 def _claim(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> None:
-    """Write down which path is made in a folder; refuse one that has files of another by the same names."""
+    """Record the path of a folder; raise an error if it has other files with the same names."""
     others = _others(to, asked, if_exists)
     if others is None:
         return
     for file in others:
         disk.clear(file)
     write_work_file(to / WORK / CLAIM, asked)
-    for folder in (to, to.parent):  # a power cut may not take the claim and leave the models that follow
+    for folder in (to, to.parent):  # a power cut must not lose the record and keep later models
         disk.sync(folder)
 
 
 def publish(
     evaluations: Sequence[str | Path], to: str | Path, by: str, if_exists: IfExists = IfExists.REFUSE
 ) -> PublishResult:
-    """Give the best of evaluated models a name of its own; see :func:`bigmc.api.publish`."""
+    """Publish the best of several evaluated models; see :func:`bigmc.api.publish`."""
     if by not in FIGURES:
         raise BigmcError(f"models cannot be compared by {by!r}", f"choose {' or '.join(FIGURES)}")
     table = [_evaluation(path) for path in evaluations]
     for path, row in zip(evaluations, table, strict=True):
         if (row["dataset"], row["split"]) != (table[0]["dataset"], table[0]["split"]):
             raise ModelError(
-                f"{evaluations[0]} and {path} were measured on other data", "evaluate all models on one split"
+                f"{evaluations[0]} and {path} were evaluated on different data",
+                "evaluate all models on one split",
             )
         if by not in row:
-            raise ModelError(f"{path} has no {by}, which is for sets of labels", "choose by another figure")
+            raise ModelError(f"{path} has no {by}, which needs sets of labels", "choose by another figure")
     best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
     with local_file(best["model"]) as model:
         content = model.read_bytes()
@@ -312,7 +313,7 @@ def _evaluation(path: str | Path) -> EvaluatedModel:
 
 
 def _spaced(samples: Dataset, options: PathOptions, resources: Resources) -> list[float]:
-    """Return penalties evenly spaced in their logarithm, from the largest that leaves a weight."""
+    """Return penalties evenly spaced in their logarithm, from the largest with non-zero weights."""
     learner = SparseLearner(SparseOptions(**{**options.parameters, "alpha": 1.0}))  # any one
     run = learner.solver_run(samples, None, resources.memory_limit, RunContext(resources.engine))
     top = _LARGEST * largest_alpha(run)
@@ -320,7 +321,7 @@ def _spaced(samples: Dataset, options: PathOptions, resources: Resources) -> lis
 
 
 def _draw(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], by: str, target: Path) -> None:
-    """Draw what the model was chosen by against features with weight, if matplotlib is installed."""
+    """Plot the deciding figure against the number of features with weight, if matplotlib is installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,9 +1,9 @@
-"""Ridge models of few features: how many are needed, and the training with these alone.
+"""Ridge models with few features: choose their number, and train with these only.
 
 The features are ordered by the norm of their weights in the model of all features, and the model is trained
-anew with the first of them (Guyon, Weston, Barnhill and Vapnik, "Gene selection for cancer classification
-using support vector machines", Machine Learning 46, 2002, where features leave a few at a time). All other
-features share one idf, for the norm of a row: a model that needs each of these would not be small.
+again with the first of them (Guyon, Weston, Barnhill and Vapnik, "Gene selection for cancer classification
+using support vector machines", Machine Learning 46, 2002, which removes a few at a time). All other
+features share one idf, for the norm of a row, since storing each would make the model large.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from bigmc.store.dataset import Dataset
 from bigmc.training.trials import Candidate, Size, Truth, Verdict
 
 STEP = 10**0.5
-"""From one number of features to the next smaller one."""
+"""Factor from one number of features to the next smaller one."""
 FEWEST = 16
-"""Features of the smallest model that is tried unasked."""
+"""Features of the smallest model tried by default."""
 LOST, LOST_LOSS = 0.002, 0.01
-"""Quality that a smaller model may lose, and share of its log loss."""
+"""Maximum loss of quality of a smaller model, and relative increase of its log loss."""
 JUDGES, CHANCE = 8_000, 0.2
-"""Rows held out by which as much as that is more than chance; of fewer, standard errors of the quality that
-are."""
+"""Held-out rows for which these differences exceed chance; with fewer rows, standard errors of the quality
+that do."""
 HOPELESS = 0.02
 """Loss of quality after which no smaller model is tried."""
 _TOL, _EPOCHS = 0.05, 60
 
 
 class HeldOutRows(NamedTuple):
-    """Samples of which some validate.
+    """Samples, some of them held out.
 
     Attributes
     ----------
     samples : Dataset
-        Weighted as the candidate says.
+        Weighted for the candidate.
     weights : float64 array of shape (n_samples,)
         0 for the rows held out.
     places : int64 array
-        The rows held out.
+        Positions of the held-out rows.
     truth : Truth
         Their labels.
     """
@@ -66,7 +66,7 @@ class Duals(NamedTuple):
     ----------
     values : float32 array of shape (n_given, width)
     places : int64 array of shape (n_given,) or None
-        The samples they are of; None: all.
+        Their samples; None means all.
     """
 
     values: NDArray[np.float32]
@@ -76,25 +76,25 @@ class Duals(NamedTuple):
 def size_curve(
     rows: HeldOutRows, candidate: Candidate, most: int | None, engine: Engine, start: Duals | None = None
 ) -> tuple[Size, ...]:
-    """Return what models of fewer and fewer features reach, that of all features first.
+    """Return the quality of models with fewer and fewer features, starting with all.
 
     Parameters
     ----------
     rows : HeldOutRows
     candidate : Candidate
-        A ridge alone.
+        A candidate with a ridge only.
     most : int or None
-        Features that the model may have: only such numbers count, and this one is tried.
+        Maximum number of features: larger numbers are skipped, and this one is tried.
     engine : Engine
     start : Duals, optional
-        Each model starts from the one before, the first one from these.
+        Start of the first model; each other model starts from the one before.
     """
     ridge = candidate.ridge / float(rows.weights.sum())
     whole = _descended(rows.samples, rows.weights, ridge, engine, start=start)
     n_used = len(whole.features)
     ordered, start = by_norm(whole), Duals(whole.duals())
     sizes = [Size.of(n_used, n_used, _verdict(whole, rows))]
-    del whole  # before the memory for the next one is taken
+    del whole  # free the memory before allocating the next
     for n in _numbers(n_used, most):
         if sizes[-1].quality < sizes[0].quality - HOPELESS and len(sizes) > 1:
             break
@@ -107,7 +107,7 @@ def size_curve(
 
 
 def _numbers(n_used: int, most: int | None) -> list[int]:
-    """Return the numbers of features to try after all of them, decreasing: from `most`, if that is given."""
+    """Return the decreasing numbers of features to try after all of them, from `most` if given."""
     if most is not None and most >= n_used:
         most = None
     first = n_used / STEP if most is None else float(most)
@@ -116,10 +116,10 @@ def _numbers(n_used: int, most: int | None) -> list[int]:
 
 
 def smallest_good(curve: Sequence[Size], most: int | None, n_held_out: int) -> Size:
-    """Return the smallest size about as good as the best one, of at most `most` features.
+    """Return the smallest size about as good as the best one, with at most `most` features.
 
-    Of few rows a quality says little: it may be lower by chance, while the log loss, which says more, may
-    then rise less than by `LOST_LOSS`, as much less as the root of their number says.
+    On few rows the quality may be lower by chance. The more reliable log loss may then increase by less than
+    `LOST_LOSS`, in proportion to the square root of the number of rows.
     """
     fitting = [size for size in curve if most is None or size.n_features <= most] or list(curve[-1:])
     best = max(size.quality for size in fitting)
@@ -131,7 +131,7 @@ def smallest_good(curve: Sequence[Size], most: int | None, n_held_out: int) -> S
 
 
 class Trained(NamedTuple):
-    """A model, and the dual variables of the one of all features that its features were chosen by."""
+    """A model, and the dual variables of the model of all features that selected its features."""
 
     model: LinearModel
     duals: Duals
@@ -145,26 +145,26 @@ def train_with_size(
     engine: Engine,
     start: Duals | None = None,
 ) -> Trained:
-    """Train a ridge model of the features that matter, with rounded weights and a certificate.
+    """Train a ridge model with the most important features, rounded weights and a certificate.
 
     Parameters
     ----------
     dataset : Dataset
-        All rows, weighted as the candidate says; they must fit into memory (`DualDescent.memory`).
+        All rows, weighted for the candidate; they must fit into memory (`DualDescent.memory`).
     candidate : Candidate
-        A ridge alone.
+        A candidate with a ridge only.
     size : Size
-        Says which share of the features that occur is kept.
+        Determines the share of occurring features to keep.
     most : int or None
-        Features that the model may have.
+        Maximum number of features.
     engine : Engine
     start : Duals, optional
-        Of a similar model.
+        Dual variables of a similar model.
 
     Returns
     -------
     Trained
-        The certificate is of the problem with the kept features alone, the objective that of the rounded
+        The certificate is for the problem with only the kept features, the objective that of the rounded
         weights.
     """
     ridge = _ridge_of(dataset, candidate)
@@ -173,7 +173,7 @@ def train_with_size(
     n = size.count(len(duals.features), most)
     if n < len(duals.features):
         features = np.sort(by_norm(duals)[:n])
-        del duals  # before the memory for the next one is taken
+        del duals  # free the memory before allocating the next
         dataset = with_shared_scale(dataset, features)
         duals = _descended(dataset, dataset.sample_weights(), ridge, engine, features, whole)
     step = _round(duals)
@@ -181,7 +181,7 @@ def train_with_size(
     used = multiples.any(axis=1)
     upper, lower = duals.objective(ridge), duals.lower_bound(ridge)
     features, n_epochs = duals.features[used], duals.n_epochs
-    del duals  # of a byte each, the weights are few beside those that the bound took the place of
+    del duals  # one-byte weights are small compared with those freed after the bound
     multiples = multiples[used]
     coef = weights_of(multiples, step)
     del multiples
@@ -209,7 +209,7 @@ def train_with_size(
 def descend_all(
     dataset: Dataset, candidate: Candidate, engine: Engine, start: Duals | None = None
 ) -> DualDescent:
-    """Return the ridge model of all features; arguments as of `train_with_size`."""
+    """Return the ridge model of all features; arguments as in `train_with_size`."""
     return _descended(dataset, dataset.sample_weights(), _ridge_of(dataset, candidate), engine, start=start)
 
 
@@ -224,7 +224,7 @@ def _total(dataset: Dataset) -> float:
 
 
 def by_norm(duals: DualDescent) -> NDArray[np.int64]:
-    """Return the features in the order of the norms of their weights, the largest first."""
+    """Return the features by decreasing norm of their weights."""
     squares = [np.einsum("jr,jr->j", weights, weights, dtype=np.float64) for weights in duals.weights()]
     return duals.features[np.argsort(-np.concatenate([np.empty(0), *squares]), kind="stable")]
 
@@ -275,7 +275,7 @@ def _round(duals: DualDescent) -> NDArray[np.float32]:
 
 
 def _multiples(duals: DualDescent, step: NDArray[np.float32]) -> NDArray[np.int8]:
-    """Return the multiples that rounded weights are."""
+    """Return rounded weights as integer multiples of their steps."""
     multiples, lo = np.empty((len(duals.features), duals.n_classes), np.int8), 0
     for weights in duals.weights():
         multiples[lo : lo + len(weights)] = multiples_of(weights, step)

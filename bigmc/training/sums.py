@@ -1,4 +1,4 @@
-"""A sum of the best linear model and the best boosted one: its weights, and what held-out rows say of it."""
+"""A weighted sum of the best linear and the best boosted model, fitted and judged on held-out rows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Course, Trial
 
 _FITTED_ENTRIES = 500_000
-"""Scores of each model that the weights are fitted to, at most."""
+"""Maximum number of scores per model for fitting the weights."""
 SURE = 1.0
-"""Standard errors of the difference on the same rows by which the log loss of a sum must be less than that of
-the better model alone: a model in place of two, unless it is worth it."""
+"""Standard errors of the difference by which the log loss of a sum must be below that of the better model:
+a single model is preferred."""
 _FILE = "sum.json"
 
 
 class Sum(NamedTuple):
-    """Weights of the scores of a linear model and of a boosted one, and what their sum reaches.
+    """Weights of a linear and a boosted model, and the quality of their sum.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Sum(NamedTuple):
     trial : Trial
         On the rows held out.
     gain : float
-        How much less its log loss is there than that of the better model alone, in standard errors of the
+        Decrease of the log loss compared with the better model, in standard errors of the
         difference.
     """
 
@@ -49,19 +49,19 @@ class Sum(NamedTuple):
 
 
 def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> Sum | None:
-    """Return the best sum of the best models of a search; None where there is no time for it.
+    """Return the best sum of the best models of a search; None if there is no time for it.
 
-    Models that have not seen the rows held out score them once more: the linear ones are trained again, the
+    Models trained without the held-out rows score them again. The linear ones are trained again; the
     boosted ones are in memory, unless the run was killed since.
 
     Parameters
     ----------
     search : Search
     course : Course
-        How it ended.
+        Result of the search.
     boosting : Boosting
     folder : Path
-        Where the result is written down.
+        Folder for the result.
     """
     file = folder / _FILE
     if not file.exists():
@@ -99,22 +99,22 @@ def _losses(
 def choose_weights(
     scores: Sequence[NDArray[np.float64]], codes: NDArray[np.integer[Any]]
 ) -> tuple[float, ...]:
-    """Return weights, none negative, with which the softmax of the sum has the least log loss.
+    """Return non-negative weights that minimise the log loss of the softmax of the sum.
 
-    The loss is a convex function of the weights. Rows are left out evenly where they are many.
+    The loss is a convex function of the weights. Many rows are thinned out evenly.
 
     Parameters
     ----------
     scores : sequence of float64 array of shape (n_rows, n_classes)
-        Of each model, on rows that it has not seen.
+        Scores of each model on rows it was not trained on.
     codes : integer array of shape (n_rows,)
         Their classes.
     """
-    from scipy.optimize import minimize  # 13 MB that only tables have a use for
+    from scipy.optimize import minimize  # 13 MB, needed only for tables
 
     some = slice(None, None, -(-scores[0].size // _FITTED_ENTRIES))
     codes = codes[some]
-    spread = [float(own.std()) or 1.0 for own in scores]  # in units of it the weights are alike
+    spread = [float(own.std()) or 1.0 for own in scores]  # in units of it the weights are of similar size
     parts = np.array([own[some] / unit for own, unit in zip(scores, spread, strict=True)])
     right = parts[:, np.arange(len(codes)), codes]
 

@@ -1,4 +1,4 @@
-"""Trials of linear models: their settings, and what held-out rows say about each."""
+"""Trials of linear models: their settings and their quality on held-out rows."""
 
 from __future__ import annotations
 
@@ -18,31 +18,30 @@ from bigmc.store.weighting import Weighting
 from bigmc.training.label_thresholds import Threshold, Thresholds, choose_threshold
 
 HINGE = "multitask_squared_hinge"
-"""The loss that is tried first: that of LIBLINEAR, every class against the rest."""
+"""The first loss to try, that of LIBLINEAR: every class against the rest."""
 
 WEIGHTINGS: dict[str, Weighting] = {
     "tfidf": Weighting(l2=True, idf=True),
     "binary tfidf": Weighting(binary=True, l2=True, idf=True),
     "l2": Weighting(l2=True),
 }
-"""Weightings of hashed text that are tried, the first one first."""
+"""Weightings of hashed text to try, in this order."""
 
 TABLE_WEIGHTINGS: dict[str, Weighting] = {"scaled": Weighting(scaled=True), "counts": Weighting()}
-"""Weightings of columns of numbers that are tried: in units of their deviation, and as they are."""
+"""Weightings of numeric columns to try: scaled by their deviation, and unscaled."""
 
 QUALITY_UNIT, LOSS_UNIT = 0.2, 0.02
-"""What counts as 1 when two candidates are compared: a difference of quality in standard errors (of one
-quality; of a difference on the same rows they are smaller), and a relative difference of log loss."""
+"""Units for comparing two candidates: a difference of quality in standard errors (of one quality; those of
+a difference on the same rows are smaller), and a relative difference of log loss."""
 MOST_LOSS, WORTH_IT = 2.0, 0.5
-"""What a difference of log loss counts at most; and the sum of both from which on the later of two candidates
-is the better one."""
+"""Maximum contribution of the log loss, and minimum sum of both for the later of two candidates to win."""
 
 _JUDGED_AT_ONCE = 1024
 """Rows whose probabilities are in memory together."""
 
 MOST_PASSES = 30
-"""Passes over the samples at most. Most trials take fewer than ten; on tables that hinges nearly separate the
-objective is next to nothing, and a gap of a tenth of it takes hundreds, which change no label."""
+"""Maximum passes over the samples. Most trials take fewer than ten. On tables that hinges nearly separate,
+the objective is almost zero, and a gap of a tenth of it takes hundreds of passes, which change no label."""
 
 _KNOWN = WEIGHTINGS | TABLE_WEIGHTINGS
 
@@ -57,9 +56,9 @@ class Candidate:
         One of `WEIGHTINGS` or `TABLE_WEIGHTINGS`; None for that of the dataset.
     loss : str
     ridge : float
-        Times the number of rows; as 1 / C of scikit-learn.
+        Ridge times the number of rows, like 1 / C of scikit-learn.
     alpha : float
-        Times the number of rows.
+        Penalty times the number of rows.
     """
 
     weighting: str | None
@@ -69,7 +68,7 @@ class Candidate:
 
     @property
     def is_ridge_hinge(self) -> bool:
-        """Whether dual coordinates solve it, faster than a start could."""
+        """Whether dual coordinate descent solves it, which makes warm starts unnecessary."""
         return self.loss == HINGE and self.alpha == 0.0
 
     def options(self, weight_sum: float) -> Mapping[str, Any]:
@@ -89,26 +88,26 @@ class Candidate:
 
 
 def weighted(samples: Dataset, candidate: Candidate) -> Dataset:
-    """Return samples as a candidate weights them."""
+    """Return samples with the weighting of a candidate."""
     return samples if candidate.weighting is None else samples.with_weighting(_KNOWN[candidate.weighting])
 
 
 def weightings_of(dataset: Dataset) -> Mapping[str, Weighting]:
-    """Return the weightings to try, the first one first; none where that of the dataset stays."""
+    """Return the weightings to try in order; none if that of the dataset is kept."""
     if _is_of_texts(dataset):
         return WEIGHTINGS
     return TABLE_WEIGHTINGS if is_table(dataset) and dataset.weighting == Weighting() else {}
 
 
 def is_table(dataset: Dataset) -> bool:
-    """Return whether the features are columns of numbers, which boosting is for."""
+    """Return whether the features are numeric columns, suitable for boosting."""
     features = dataset.features
     own = any(features.get(kind) for kind in ("dense", "dates", "one_hot", "n_own"))
     return not features.get("hasher") and bool(own)
 
 
 def is_mixed(dataset: Dataset) -> bool:
-    """Return whether numbers or categories are there beside hashed features."""
+    """Return whether there are numbers or categories besides hashed features."""
     features = dataset.features
     kinds = ("dense", "dates", "categorical", "numeric", "one_hot")
     return bool(features.get("hasher")) and any(features.get(kind) for kind in kinds)
@@ -124,22 +123,22 @@ def _is_of_texts(dataset: Dataset) -> bool:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a candidate reached on the rows held out.
+    """Quality of a candidate on the held-out rows.
 
     Attributes
     ----------
     candidate : Candidate
     quality : float
-        Share of right labels, or F1 where labels are sets.
+        Accuracy, or F1 for label sets.
     log_loss : float
         After calibration on the same rows.
     calibration : Calibration
     n_features : int
         Features with weight.
     threshold : Threshold or None
-        Where labels are sets: the score above which a class is a label.
+        For label sets: the score above which a class is a label.
     seconds : float
-        Of training and scoring; 0 in what is compared.
+        Seconds of training and scoring; 0 in comparisons.
     """
 
     candidate: Candidate
@@ -152,7 +151,7 @@ class Trial:
 
     @classmethod
     def of(cls, candidate: Candidate, verdict: Verdict, n_features: int, seconds: float) -> Trial:
-        """Return the trial that a verdict ends."""
+        """Return the trial with a verdict."""
         quality, loss, calibration, threshold = verdict
         return cls(candidate, quality, loss, calibration, n_features, threshold, seconds)
 
@@ -170,7 +169,7 @@ class Trial:
 def better(one: Trial, other: Trial, n_held_out: int) -> Trial:
     """Return the better of two trials on so many rows by quality and log loss.
 
-    It is the first one unless the other is worth it.
+    The first one wins unless the other is clearly better.
     """
     chance = math.sqrt(max(one.quality * (1.0 - one.quality), 1e-9) / n_held_out)
     gain = (other.quality - one.quality) / (QUALITY_UNIT * chance)
@@ -184,13 +183,13 @@ def _within(most: float, value: float) -> float:
 
 @dataclass(frozen=True)
 class Size:
-    """A number of features, and what held-out rows say of the model with these alone.
+    """A number of features, and the quality of the model with only these.
 
     Attributes
     ----------
     n_features : int
     share : float
-        Of the features that occur in the rows of the search.
+        Share of the features that occur in the rows of the search.
     quality, log_loss, calibration, threshold
         As of a `Trial`.
     """
@@ -204,7 +203,7 @@ class Size:
 
     @classmethod
     def of(cls, n_features: int, n_used: int, verdict: Verdict) -> Size:
-        """Return the size that a verdict is on, of a model of `n_used` features in all."""
+        """Return the size of a verdict, given the `n_used` features in all."""
         return cls(n_features, n_features / n_used, *verdict)
 
     @classmethod
@@ -229,7 +228,7 @@ class Size:
 
 
 def _threshold(stored: float | Sequence[float] | None) -> Threshold | None:
-    """Return a threshold as JSON has it."""
+    """Return a threshold as JSON data."""
     return tuple(stored) if isinstance(stored, Sequence) else stored
 
 
@@ -242,12 +241,12 @@ class Course(NamedTuple):
         In the order they were made.
     best : Trial
     n_rows, n_held_out : int
-        Rows of the sample, and those of them that validated.
+        Rows of the sample, and held-out rows among them.
     ended : str
-        Why there were no more trials.
+        Why the search ended.
     sizes : tuple of Size
-        What fewer features reach with the settings of the best trial, all features first; empty where a
-        penalty or another loss won, or nobody asked.
+        Quality by number of features with the best settings, all features first; empty if a
+        penalty or another loss won, or if not requested.
     """
 
     trials: tuple[Trial, ...]
@@ -259,17 +258,17 @@ class Course(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What scores of the rows held out are worth.
+    """Quality of scores on the held-out rows.
 
     Attributes
     ----------
     quality : float
-        Share of right labels, or F1 where labels are sets.
+        Accuracy, or F1 for label sets.
     log_loss : float
         After calibration on the same rows.
     calibration : Calibration
     threshold : Threshold or None
-        Where labels are sets: the score above which a class is a label, by which the quality is best.
+        For label sets: the score above which a class is a label, with the best quality.
     """
 
     quality: float
@@ -291,14 +290,14 @@ def _chances(
 
 
 class Truth(NamedTuple):
-    """Labels of the rows held out: codes, or which classes are labels where labels are sets.
+    """Labels of the held-out rows: codes, or indicators for label sets.
 
     Attributes
     ----------
     codes : int32 array of shape (n_rows,) or None
     is_label : bool array of shape (n_rows, n_classes) or None
     thresholds : Thresholds
-        What sets are judged by.
+        Kind of thresholds for label sets.
     """
 
     codes: NDArray[np.int32] | None
@@ -322,7 +321,7 @@ class Truth(NamedTuple):
         return Truth(codes, None if self.is_label is None else self.is_label[places], self.thresholds)
 
     def share_right(self, scores: NDArray[np.float64]) -> float:
-        """Return the share of rows whose best score is that of their one label."""
+        """Return the share of rows whose label has the largest score."""
         return float(np.mean(np.argmax(scores, axis=1) == self.codes))
 
     def judge(self, scores: NDArray[np.float64]) -> Verdict:

@@ -1,6 +1,6 @@
-"""Rows held out of a sample, and how models that learn from the others are judged on them.
+"""Hold rows out of a sample in memory, and evaluate models trained on the others on them.
 
-The sample is in memory, however large the data is. Of few rows every one is held out in its turn.
+Few rows are cross-validated: each is held out once.
 """
 
 from __future__ import annotations
@@ -31,47 +31,47 @@ from bigmc.training.sizes import Duals, HeldOutRows, size_curve
 from bigmc.training.trials import Candidate, Size, Trial, Truth, Verdict, is_table, weighted, weightings_of
 
 SAMPLE_ROWS = 40_000
-"""Rows that the search reads, at most: a fifth of them tells models apart that differ by half a point."""
+"""Maximum rows of the search: a fifth of them can distinguish models that differ by half a point."""
 SAMPLE_WORK = 200_000_000
-"""Non-zeros of these rows times classes, at most."""
+"""Maximum product of non-zeros of these rows and classes."""
 FEWEST_ROWS = 5_000
-"""Rows that the search reads in any case."""
+"""Minimum rows of the search."""
 SAMPLE_SHARE, TRIAL_SHARE, SMALLER, FEWEST_IN_LITTLE_MEMORY = 0.25, 0.8, 0.7, 2_000
-"""Shares of the memory limit for these rows, and for them and trials by dual coordinates together; factor of
-their number while that does not fit, down to so many rows."""
+"""Shares of the memory limit for these rows, and for rows and trials by dual coordinate descent together;
+factor on the number of rows while that does not fit, and minimum rows."""
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
-"""Share of the sample that validates, and the most rows."""
+"""Share of the sample to hold out, and the maximum rows."""
 FEW_VALUES = 500_000
 """Values of the sample up to which one thread does everything: two took a fifth more processor time for a
 thousand rows of a table, and hardly less of the clock."""
 SCORE_ENTRIES, SCORE_SHARE = 16_000_000, 64
 """Scores of the rows that validate, at most; and bytes of the memory limit for each: they are copied."""
 _MANY_FEATURES = 1000
-"""Features from which on a trial takes the dual descent and nothing else is tried: logistic regression and a
-penalty cost some ten to forty times as much there, and gained nothing on packages, strings and questions."""
+"""Features above which only dual coordinate descent is tried: logistic regression and a
+penalty cost ten to forty times as much there, and gained nothing on packages, strings and questions."""
 EVERY_FOLD, FIRST_FOLD = slice(None), slice(1)
-"""Folds that a trial holds out."""
+"""Folds to hold out in a trial."""
 _SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
 
 Versions = Callable[[Model], Sequence[Model]]
-"""From a trained model to those that are judged."""
+"""Function from a trained model to the models to judge."""
 
 
 class Limits(NamedTuple):
-    """What a search may use.
+    """Limits of a search.
 
     Attributes
     ----------
     memory : int
         Bytes.
     seconds : float
-        No trial begins later; infinite: until validation has turned.
+        No trial starts later; infinite means until validation gets worse.
     max_features : int or None
-        Features that the model may have.
+        Maximum number of features.
     work : int
-        Non-zeros of the rows it reads times classes, at most, which is what a trial costs.
+        Maximum product of non-zeros of its rows and classes, the cost of a trial.
     few_rows : int or None
-        Up to so many rows are cross-validated; by default `FEW_ROWS`, or `FEW_ROWS_OF_TABLES`.
+        Maximum rows for cross-validation; by default `FEW_ROWS`, or `FEW_ROWS_OF_TABLES`.
     """
 
     memory: int
@@ -81,13 +81,13 @@ class Limits(NamedTuple):
     few_rows: int | None = None
 
     def cross_validates(self, dataset: Dataset, n_rows: int) -> bool:
-        """Return whether a search on so many rows of a dataset holds out every row in its turn."""
+        """Return whether a search on this number of rows of a dataset cross-validates."""
         by_default = FEW_ROWS_OF_TABLES if is_table(dataset) else FEW_ROWS
         return n_rows <= (by_default if self.few_rows is None else self.few_rows)
 
 
 def first_candidate(dataset: Dataset) -> Candidate:
-    """Return what is tried first: a ridge alone, on texts by tf-idf, on tables in units of deviation."""
+    """Return the first candidate: a ridge only, with tf-idf on texts, scaled columns on tables."""
     choices = weightings_of(dataset)
     return Candidate(next(iter(choices), None))
 
@@ -98,11 +98,11 @@ class Validation:
     Parameters
     ----------
     dataset : Dataset
-        The rows to learn from.
+        The training rows.
     engine : Engine
     limits : Limits
     thresholds : Thresholds, optional
-        What models of sets of labels are judged by.
+        Kind of thresholds of models of label sets.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The options of `bigmc fit` for its rows, and the learner that its search chooses."""
+"""Options of `bigmc fit` for its rows, and the choice of the learner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Splits(NamedTuple):
     refit : bool
         Whether the model is trained on the rows of `test` too, once these have measured it.
     thresholds : Thresholds
-        What models of sets of labels are judged by.
+        Kind of thresholds of models of label sets.
     """
 
     train: str
@@ -43,7 +43,7 @@ class Winner:
         Settings of a linear model; None for boosting.
     calibration : Calibration
     threshold : Threshold or None
-        Where labels are sets: the score above which a class is a label.
+        For label sets: the score above which a class is a label.
     boosting : BoostOptions or None
         Where boosting won.
     size : Size or None

@@ -30,7 +30,7 @@ def test_rows_without_a_label_are_set_aside_on_request(run, tmp_path, monkeypatc
 
     status, out, err = run(f"{command} --on-bad-row quarantine")
     assert status == 0, err
-    assert "3 rows could not be used" in out
+    assert "3 invalid rows were set aside" in out
     assert "'NA'" in err
     rejects = pq.read_table("m.dataset/rejects.parquet")
     assert rejects["row_id"].to_pylist() == list(MISSING)

@@ -120,7 +120,7 @@ def test_figures_per_class_come_back_from_the_file(tmp_path):
     options = {"to": tmp_path / "e.json", "per_class": True, "confusion": True}
     first = api.evaluate(tmp_path / "m", tmp_path / "d", **options)
     assert api.evaluate(tmp_path / "m", tmp_path / "d", **options) == first
-    with pytest.raises(BigmcError, match="not the result of this very command"):
+    with pytest.raises(BigmcError, match="not the result of the same command"):
         api.evaluate(tmp_path / "m", tmp_path / "d", to=tmp_path / "e.json")
 
 
@@ -287,6 +287,6 @@ def test_a_result_written_by_another_process_meanwhile_is_no_file_of_the_user(co
     assert not others
     (result,) = made.glob("out.*")
     result.write_bytes(MINE)
-    with pytest.raises(BigmcError, match="not the result of this very command"):
+    with pytest.raises(BigmcError, match="not the result of the same command"):
         commands[command]()
     assert result.read_bytes() == MINE

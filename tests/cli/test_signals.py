@@ -37,7 +37,7 @@ def test_a_signal_ends_a_command_with_a_message(number, word, rows, tmp_path):
     process.send_signal(number)
     said = process.stderr.read()
     assert process.wait() == 128 + number
-    assert said.splitlines()[-1] == f"bigmc: {word}; the same command continues where it stopped"
+    assert said.splitlines()[-1] == f"bigmc: {word}; the same command resumes where it stopped"
     assert not (tmp_path / "d" / "manifest.json").exists()
 
 

@@ -189,7 +189,7 @@ def test_class_weights_move_the_errors(digits):
         ({"max_bins": 256}, "max_bins is 256"),
         ({"family": "bush"}, "family is 'bush'"),
         ({"learners": "stolen"}, "learners is 'stolen'; use one of class, shared"),
-        ({"family": "ray", "max_depth": 2}, "rays have a single cut"),
+        ({"family": "ray", "max_depth": 2}, "rays have depth 1"),
         ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
         ({"time_limit": -1.0}, "time_limit is -1.0"),
     ],

@@ -187,7 +187,7 @@ def test_a_dataset_gives_the_model_of_its_arrays_and_is_scored_shard_by_shard(fi
     with pytest.raises(ModelError, match="n_features is 64 in the model and 60 in the dataset"):
         fitted.predict(Dataset.from_arrays(X[:, :60], y))
     for call in (model.fit, model.score):
-        with pytest.raises(DataError, match="labels inside"):
+        with pytest.raises(DataError, match="already has labels"):
             call(test, y)
 
 

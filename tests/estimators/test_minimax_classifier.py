@@ -103,7 +103,7 @@ def test_sparse_input():
         ({"k_max": 1.5}, "k_max is 1.5"),
         ({"time_limit": -1}, "time_limit is -1"),
         ({"tol": 0}, "tol is 0"),
-        ({"fourier": 7}, "7 random Fourier features; give an even number"),
+        ({"fourier": 7}, "fourier is 7; give an even number"),
         ({"gamma": -1.0}, "gamma is -1.0"),
     ],
 )
@@ -115,7 +115,7 @@ def test_bad_parameters(params, message):
 @pytest.mark.parametrize("options", [{"standardize": True}, {"fourier": 10}])
 def test_sparse_input_is_not_standardised(options):
     X, y = IRIS
-    cure = r"X is sparse, and standardize and fourier take dense arrays; give X.toarray\(\)"
+    cure = r"X is sparse, but standardize and fourier need dense arrays; give X.toarray\(\)"
     with pytest.raises(DataError, match=cure):
         bigmc.MinimaxRiskClassifier(**options).fit(scipy.sparse.csr_array(X), y)
     model = bigmc.MinimaxRiskClassifier(**options, **MEMORY).fit(X, y)
@@ -169,7 +169,7 @@ def test_nan_is_refused():
 def test_weights_of_samples_are_refused():
     dataset = Dataset.from_arrays(*IRIS)
     with pytest.raises(
-        DataError, match="weights of samples are given, and mrc training counts every row once"
+        DataError, match="weights of samples are given, but mrc training does not support weights"
     ):
         bigmc.MinimaxRiskClassifier(**MEMORY).fit_dataset(dataset, sample_weight=np.ones(150))
 
@@ -257,7 +257,7 @@ def test_hashed_columns_are_not_standardised(digits_csv, tmp_path):
 
 def test_a_dataset_has_its_features_from_ingest(tmp_path):
     dataset = bigmc.ingest(IRIS[0], tmp_path / "iris.bigmc", label=IRIS[1], standardize=True)
-    with pytest.raises(DataError, match="made by ingest"):
+    with pytest.raises(DataError, match="ingest makes"):
         bigmc.MinimaxRiskClassifier(fourier=10).fit(dataset["train"])
     model = bigmc.MinimaxRiskClassifier(**MEMORY).fit(dataset["train"])
     # Raw arrays: the map is applied here.

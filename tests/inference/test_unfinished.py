@@ -127,7 +127,7 @@ def test_a_folder_of_somebody_else_is_neither_used_nor_removed(command, stored, 
     mine = tmp_path / "r.wip" / "mine"
     mine.parent.mkdir()
     mine.write_text("mine")
-    with pytest.raises(DataError, match="not of unfinished work"):
+    with pytest.raises(DataError, match="not a folder of unfinished work"):
         run()
     assert mine.read_text() == "mine"
     mine.rename(tmp_path / "mine")

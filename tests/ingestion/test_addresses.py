@@ -228,7 +228,7 @@ def test_folders_and_patterns(place, table, tmp_path):
         assert [source.path for source in expand_sources(f"{root}/in/{pattern}")] == days
     with pytest.raises(DataError, match="one format at a time"):
         expand_sources(f"{root}/in")
-    with pytest.raises(DataError, match="no file there"):
+    with pytest.raises(DataError, match="no such file"):
         expand_sources(f"{root}/nothing")
     dataset = ingest(f"{root}/in/day=*/", tmp_path / "d.bigmc", label="day", keep=None)
     assert dataset.classes.tolist() == ["1", "2"]
@@ -251,14 +251,14 @@ def test_a_changed_source_is_noticed(place, table, tmp_path):
 
 def test_what_is_not_there_or_cannot_be_read_in_ranges(place, tmp_path, monkeypatch, request):
     _, root = place
-    with pytest.raises(DataError, match=r"none\.csv: (no such file|no file there)"):
+    with pytest.raises(DataError, match=r"none\.csv: no such file"):
         ingest(f"{root}/none.csv", tmp_path / "d.bigmc")
     if root.startswith("http"):
         (tmp_path / "www" / "rows.csv").write_text("text,label,n\n" + "a b,k,1\nc,l,2\n" * 100)
         server, address = serve(tmp_path / "www", NoRangeHandler)
         request.addfinalizer(server.shutdown)
         monkeypatch.setattr(remote_file, "BLOCK_BYTES", 500)
-        with pytest.raises(DataError, match="does not serve ranges of bytes"):
+        with pytest.raises(DataError, match="supports byte ranges"):
             ingest(f"{address}/rows.csv", tmp_path / "d.bigmc")
 
 

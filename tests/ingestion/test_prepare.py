@@ -34,7 +34,7 @@ Y = np.arange(10) % 2
         (sp.csr_array((10, 2)), {"label": Y}, "no features"),
         (X[:, :, None], {"label": Y}, "3 dimensions"),
         (X.astype(str), {"label": Y}, "type"),
-        (pa.table({"a": [1.0, 2.0]}), {"label": Y, "dense": "a"}, "beside a table"),
+        (pa.table({"a": [1.0, 2.0]}), {"label": Y, "dense": "a"}, "separate labels"),
         (object(), {"label": Y}, "not a source"),
         (pa.table({"a": [1.0, 2.0], "y": [0, 1]}), {"label": "z", "dense": "a"}, "no column 'z'"),
     ],

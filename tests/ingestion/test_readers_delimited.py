@@ -186,7 +186,7 @@ def test_columns_come_as_asked_and_as_text(tmp_path):
         with pytest.raises(DataError, match="name each column once"):
             everything(path, columns=columns)
     path.write_text("a\tb\ta\n1\t2\t3\n")
-    with pytest.raises(DataError, match="2 columns are named 'a'"):
+    with pytest.raises(DataError, match="2 columns have the name 'a'"):
         everything(path)
 
 
@@ -212,7 +212,7 @@ def test_empty_files_and_headers_without_rows(tmp_path):
         path.write_bytes(content)
         assert everything(path) == ([], [])
     path.write_bytes("a,b\n1,2\n".encode("utf-16"))
-    with pytest.raises(DataError, match="UTF-16; say so: --encoding utf-16"):
+    with pytest.raises(DataError, match="UTF-16; give --encoding utf-16"):
         everything(path)
 
 

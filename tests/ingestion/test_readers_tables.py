@@ -83,7 +83,7 @@ def test_columns_and_types_must_agree(tmp_path):
         everything(tmp_path, columns=["txt"])
     table = made(3)
     pq.write_table(table.set_column(0, "id", pa.array(["1", "2", "3"])), tmp_path / "b.parquet")
-    with pytest.raises(DataError, match=r"b\.parquet: column 'id' is string, in .*a\.parquet it is int64"):
+    with pytest.raises(DataError, match=r"column 'id' is string in .*b\.parquet, but int64 in .*a\.parquet"):
         schema(expand_sources(tmp_path), ["id"])
     assert schema(expand_sources(tmp_path), ["text"]).field("kind").type == pa.string()
     with pytest.raises(DataError, match="no column 'x'"):
@@ -127,7 +127,7 @@ def test_tables_of_other_kinds():
     assert joined(everything([table, table])[1]).num_rows == 20
     with pytest.raises(DataError, match="read only once"):
         expand_sources(pa.RecordBatchReader.from_batches(table.schema, table.to_batches()))
-    with pytest.raises(DataError, match="2 columns are named 'a'"):
+    with pytest.raises(DataError, match="2 columns have the name 'a'"):
         schema(expand_sources(pa.table([[1], [2]], names=["a", "a"])))
     part = scan(expand_sources(table))[0]
     with pytest.raises(DataError, match="pass the sources"):

@@ -110,8 +110,11 @@ def test_standard_input_and_a_named_pipe(tmp_path, monkeypatch):
     ("stream", "message"),
     [
         (iter([]), "no rows"),
-        (iter([1, 2]), "a row is int"),
-        (iter([{"text": "a", "label": 1}, {"text": 3, "label": "b"}]), "rows of several types"),
+        (iter([1, 2]), "a row has the type int"),
+        (
+            iter([{"text": "a", "label": 1}, {"text": 3, "label": "b"}]),
+            "values of a column have several types",
+        ),
         (iter([TABLE[:2], TABLE[:2].drop_columns("x")]), "later ones text"),
         ("-", "give the format"),
     ],

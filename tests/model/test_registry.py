@@ -292,7 +292,7 @@ def test_kinds_are_not_mistaken_for_each_other(stump, tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="inconsistent: 'split' is missing"):
         load_model(tmp_path / "sparse")
     monkeypatch.delitem(KINDS, "stump")
-    with pytest.raises(ModelError, match=r"the kind 'stump', which this bigmc does not know"):
+    with pytest.raises(ModelError, match=r"kind 'stump' is unknown to this version of bigmc"):
         load_model(tmp_path / "m")
     assert len(verify_model(tmp_path / "m")) == 1
     monkeypatch.delitem(LEARNERS, "stump")

@@ -93,7 +93,7 @@ def test_commands_take_a_sum(made, tmp_path):
     assert info["weight_of_boost"] == 1.9
     with pytest.raises(ModelError, match="a model of kind sum is not linear"):
         bigmc.to_sklearn(folder / "sum.model")
-    with pytest.raises(ModelError, match="not trained by itself"):
+    with pytest.raises(ModelError, match="cannot be trained directly"):
         model.fit([[1.0]], [1])
 
 

@@ -239,7 +239,7 @@ def test_c_is_chosen_and_the_run_goes_on_after_a_stop(dataset):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_models": 2}, "models that are averaged ask all columns; give a column_share below 1"),
+        ({"n_models": 2}, "averaged models would all use the same columns; give a column_share below 1"),
         ({"n_models": 0, "column_share": 0.5}, "n_models is 0"),
         ({"column_share": 0.0}, "column_share is 0.0; give a number above 0, at most 1"),
         ({"column_share": 0.5, "max_depth": 1}, "learners of one cut look at all columns"),

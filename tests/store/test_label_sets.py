@@ -75,9 +75,9 @@ def test_an_indicator_says_the_same(dtype):
             wrong = indicator.copy()
             wrong[3, 3] = bad
             for given in (wrong, scipy.sparse.csr_array(wrong)):
-                with pytest.raises(DataError, match="values besides 0 and 1"):
+                with pytest.raises(DataError, match="values other than 0 and 1"):
                     column_of_indicator(given)
-    with pytest.raises(DataError, match="values besides 0 and 1"):
+    with pytest.raises(DataError, match="values other than 0 and 1"):
         column_of_indicator(np.array([["0", "1"]]))
 
 

@@ -64,7 +64,7 @@ def test_a_model_and_a_checkpoint_that_lie_are_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "m", "w") as archive:
         archive.writestr("model.json", json.dumps(header))
         archive.writestr("a.npy", lie)
-    with pytest.raises(ModelError, match="no plain array"):
+    with pytest.raises(ModelError, match="not a plain array"):
         read_archive(tmp_path / "m")
     checkpoint = FileCheckpoint(tmp_path)
     checkpoint.save({"x": 1}, {"a": np.zeros(3)})

@@ -76,7 +76,7 @@ def test_files_are_sent_and_brought_whole_and_compared(bucket, tmp_path):
     assert [(tmp_path / "back" / name).read_bytes() for name in names] == [bytes(i) for i in range(70)]
     address.write(b"x" * 5, f"data/{names[5]}")
     (tmp_path / "bad").mkdir()
-    with pytest.raises(StoreError, match=f"memory://bucket/data/{names[5]} is not what the manifest says"):
+    with pytest.raises(StoreError, match=f"memory://bucket/data/{names[5]} does not match the manifest"):
         address.bring("data", tmp_path / "bad", files[:10])
     assert not (tmp_path / "bad" / names[5]).exists()
 
@@ -181,7 +181,7 @@ def test_a_file_is_made_aside_and_created_once(bucket, tmp_path):
     made = built(there)
     made.__enter__().write_bytes(b"mine")
     Address(there).write(b"theirs")
-    with pytest.raises(StoreError, match="another process was first"):
+    with pytest.raises(StoreError, match="another process has already written"):
         made.__exit__(None, None, None)
     assert read_file(there) == b"theirs"
 

@@ -52,7 +52,7 @@ def test_a_result_that_was_changed_has_no_receipt_and_is_not_replaced(tmp_path):
     output.path.write_bytes(b"edited")
     assert output.receipt() is None
     assert not output.is_own()
-    with pytest.raises(DataError, match="is not the result of this very command"):
+    with pytest.raises(DataError, match="is not the result of the same command"):
         output.refuse_existing(IfExists.REFUSE)
     output.refuse_existing(IfExists.REPLACE)
 

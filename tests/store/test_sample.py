@@ -148,9 +148,9 @@ def test_rows_are_held_out_by_their_group_where_there_is_one(grouped, whole):
 def test_shares_and_groups_that_leave_nothing_are_refused(whole, tmp_path):
     for share in (0.0, -0.1, 1.0001, np.nan):
         for draw in (draw_rows, draw_groups):
-            with pytest.raises(DataError, match=f"a sample of {share} of the rows"):
+            with pytest.raises(DataError, match=f"the share of rows to sample is {share}"):
                 draw(whole, share, 0, ThreadEngine(1))
     table = pa.table({"x": np.arange(20.0), "label": np.arange(20) % 2, "of": np.ones(20, int)})
     one = bigmc.ingest(table, tmp_path / "d.bigmc", dense=["x"], label="label", group="of")
-    with pytest.raises(DataError, match="all samples are of one group"):
+    with pytest.raises(DataError, match="all samples belong to one group"):
         draw_groups(one, 0.5, 0, ThreadEngine(1))

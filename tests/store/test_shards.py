@@ -117,7 +117,7 @@ def test_a_full_shard_uses_every_row_id(tmp_path):
     out = np.empty(n, np.uint16)
     shard.read(0, n, out, None)
     assert np.array_equal(out, np.arange(n))
-    with pytest.raises(DataError, match="65536 rows"):
+    with pytest.raises(DataError, match="65536 per shard"):
         write.write_shard(tmp_path / "y", np.ones((n + 1, 1)), table_of([0] * (n + 1)))
 
 

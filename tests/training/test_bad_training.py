@@ -83,7 +83,7 @@ CASES = {
     "no passes": (f"{TRAIN} --max-passes 0", ["max_passes is 0", "at least 1"]),
     "memory": ("train sparse d.bigmc --to new.model --memory 1MB", ["1 MB", "at least 32 MB"]),
     "target is a folder": ("train sparse d.bigmc --to folder", ["folder is a folder", "--to"]),
-    "target nowhere": ("train sparse d.bigmc --to nowhere/m", ["no folder nowhere", "make it"]),
+    "target nowhere": ("train sparse d.bigmc --to nowhere/m", ["no folder nowhere", "create it"]),
     "other parameters": (
         "train sparse d.bigmc --to m.model --alpha 0.5",
         ["m.model", "alpha: it has 0.01, asked for 0.5", "delete it"],
@@ -207,7 +207,7 @@ def test_disk_full_then_rerun(here, monkeypatch, capsys):
         train = TRAIN.replace("new.model", "new.disk/m")
         status, _, err = run(monkeypatch, capsys, train)
         assert status == 1
-        assert "bigmc: no space is left on the disk" in err
+        assert "bigmc: no space left on the disk" in err
         assert "Traceback" not in err
         subprocess.run(["mount", "-o", "remount,size=8m", disk], check=True)
         assert run(monkeypatch, capsys, train)[0] == 0

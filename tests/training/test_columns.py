@@ -85,9 +85,9 @@ def test_files_frames_and_dicts_are_labelled_alike(fitted):
 def test_a_model_that_makes_its_columns_is_not_exported_as_one_of_numbers(fitted, tmp_path):
     folder, _ = fitted
     train = bigmc.train("sparse", folder / "m.dataset", tmp_path / "linear")
-    with pytest.raises(ModelError, match="makes its columns from categories"):
+    with pytest.raises(ModelError, match="has one-hot columns"):
         bigmc.to_sklearn(train["model"])
-    with pytest.raises(ModelError, match="makes its columns from categories"):
+    with pytest.raises(ModelError, match="has one-hot columns"):
         api.export(train["model"], tmp_path / "m.onnx")
 
 
@@ -247,7 +247,7 @@ def test_missing_texts_are_refused_unless_they_may_be_filled(tmp_path):
         (b"c;y\nred;p\nblue;q\n", "--delimiter ';'"),
         (b"c\ty\nred\tp\nblue\tq\n", "--delimiter tab"),
         ("c,y\ncafé,p\nnaïve,q\n".encode("latin-1"), "--encoding latin-1"),
-        (b"y\np\nq\n", "no column is left to learn from"),
+        (b"y\np\nq\n", "no usable feature columns"),
         (b"c,y\n", "the source has no rows"),
     ],
 )

@@ -58,7 +58,7 @@ def other_model(to):
 def test_a_fit_does_not_replace_another_file(rows, write, tmp_path):
     write(tmp_path / "m")
     before = contents(tmp_path)
-    with pytest.raises(ModelError, match="not the result of this very command"):
+    with pytest.raises(ModelError, match="not the result of the same command"):
         bigmc.fit(rows, tmp_path / "m", **OPTIONS)
     assert contents(tmp_path) == before
 
@@ -71,7 +71,7 @@ def test_a_fit_does_not_replace_the_model_of_other_rows(rows, tmp_path):
         bigmc.fit(rows, tmp_path / "m", dataset=tmp_path / "other", **OPTIONS)
     for entry in (tmp_path / "m.fit").iterdir():
         entry.unlink()
-    with pytest.raises(ModelError, match="not the result of this very command"):
+    with pytest.raises(ModelError, match="not the result of the same command"):
         bigmc.fit(rows, tmp_path / "m", dataset=tmp_path / "other", **OPTIONS)
     assert (tmp_path / "m").read_bytes() == model
 

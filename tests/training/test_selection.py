@@ -133,7 +133,7 @@ def test_a_path_spares_the_files_of_others(dataset, tmp_path):
         folder = tmp_path / f"with {name}"
         folder.mkdir()
         (folder / name).write_text("mine")
-        with pytest.raises(ModelError, match=f"other files of its names: {name}"):
+        with pytest.raises(ModelError, match=f"files of the same names: {name}"):
             api.sparse_path(dataset, folder, alphas=[0.5, 0.4], tol=0.1)
         assert (folder / name).read_text() == "mine"
         result = api.sparse_path(dataset, folder, alphas=[0.5, 0.4], tol=0.1, overwrite=True)
@@ -186,7 +186,7 @@ def test_the_best_of_evaluated_models_is_published(by, evaluated, made, tmp_path
     files, said = evaluated
     to = tmp_path / "best.model"
     to.write_bytes(b"a file that was not published")
-    with pytest.raises(BigmcError, match="not the result of this very command"):
+    with pytest.raises(BigmcError, match="not the result of the same command"):
         api.publish(files, to, by=by)
     result = api.publish(files, to, by=by, overwrite=True)
     best = max(range(3), key=lambda k: said[k][by])
@@ -208,7 +208,7 @@ def test_a_published_model_is_replaced_by_a_better_one(evaluated, tmp_path):
     api.publish(files[2:], to)
     assert to.read_bytes() != first
     to.write_bytes(first + b"changed by hand")
-    with pytest.raises(BigmcError, match="not the result of this very command"):
+    with pytest.raises(BigmcError, match="not the result of the same command"):
         api.publish(files[:1], to)
     with pytest.raises(BigmcError, match="is an input"):
         api.publish(files[:1], json.loads(files[0].read_text())["model"], overwrite=True)
@@ -225,8 +225,8 @@ def test_of_equals_the_smaller_model_is_published(evaluated, tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"split": "valid"}, "measured on other data"),
-        ({"dataset": "another"}, "measured on other data"),
+        ({"split": "valid"}, "evaluated on different data"),
+        ({"dataset": "another"}, "evaluated on different data"),
         ({"model_sha256": "another", "accuracy": 1.0}, "not the model that was evaluated"),
         ({"model": None}, "0.json is not an evaluation"),
         (None, "there is no evaluation"),

@@ -1,1 +1,1 @@
-"""What a column becomes: features, labels or weights."""
+"""Convert columns to features, labels or weights."""

@@ -1,4 +1,4 @@
-"""What the columns of a table are, where nobody has said: numbers, categories or texts, as a sample tells."""
+"""Detect the types of columns from a sample of rows: numbers, categories, dates or texts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bigmc.ingestion.readers import MATRICES
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, written_examples
 
 SAMPLE_ROWS = 20_000
-"""Rows at the beginning of the source that are looked at."""
+"""Rows at the beginning of the source that are sampled."""
 MOST_INDICATORS = 2_000
 """Values of all categories together, up to which each has a feature; more are hashed."""
 MOSTLY = 0.9
@@ -40,7 +40,7 @@ _FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
 
 @dataclass
 class _Column:
-    """What the sample says of a column.
+    """Facts about a column, from the sample.
 
     Attributes
     ----------
@@ -139,12 +139,12 @@ class _Column:
 
     @property
     def is_category(self) -> bool:
-        """Whether values come back: there are few, and half as many as rows at most."""
+        """Whether values repeat: there are few, and at most half as many as rows."""
         return self.levels.n_values <= min(MOST_LEVELS, max(2, self.n_rows // 2))
 
 
 class ColumnKinds(NamedTuple):
-    """What an ingest is asked for of the columns of a table.
+    """Options for the columns of a table.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class ColumnKinds(NamedTuple):
 
 
 def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
-    """Return the options of an ingest completed with what a sample of the rows says about its columns.
+    """Return the options of an ingest, completed with column types detected in a sample of the rows.
 
     Without any column of features all columns become some, but for label, group, weight and those to keep:
     numbers, categories of few values, and else texts. Categories of few values become indicators where no
@@ -172,11 +172,11 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     Raises
     ------
     DataError
-        If a named column is missing, no row can be read, or no column can be learned from.
+        If a named column is missing, no row can be read, or no column is usable.
     """
     items = source if isinstance(source, list | tuple) else [source]
     if any(is_stream(item) or (isinstance(item, str) and is_pipe(item)) for item in items):
-        return ColumnKinds(options)  # what can be read once is not read to look at it
+        return ColumnKinds(options)  # do not consume sources that can be read only once
     named = any(options.get(kind) for kind in _FEATURES)
     texts: tuple[str, ...] = ()
     dense = (*columns_of(options.get("dense")), *columns_of(options.get("date")))
@@ -211,7 +211,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
 
 
 def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None) -> list[_Column] | None:
-    """Return what a sample says of columns, by default of all that may be features; None of matrices."""
+    """Return facts about columns from a sample, by default all possible features; None for matrices."""
     sources = expand_sources(source, IngestOptions().but(options))
     if sources[0].format in MATRICES:
         return None
@@ -268,7 +268,7 @@ def _notes(columns: Sequence[_Column]) -> Iterator[str]:
 
 
 def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ...]:
-    """Enter each column under its kind; return the texts."""
+    """Add each column to the options of its type; return the texts."""
     useful = [column for column in columns if column.is_useful]
     dates = tuple(column.name for column in useful if column.is_date)
     useful = [column for column in useful if not column.is_date]
@@ -277,7 +277,8 @@ def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ..
     texts = tuple(column.name for column in useful if not (column.is_number or column.is_category))
     if not (useful or dates):
         raise DataError(
-            "no column is left to learn from", "name some with --text, --categorical, --one-hot or --dense"
+            "the table has no usable feature columns",
+            "name some with --text, --categorical, --one-hot or --dense",
         )
     if dense:
         options["dense"] = dense

@@ -1,4 +1,4 @@
-"""Columns of dates and times as numbers: the day, and what comes back every day, week and year."""
+"""Columns of dates and times as numbers: the day, and the month, weekday and hour."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ PARTS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[Any]]] = MappingProxyT
         "hour": lambda times: times % _DAY / (_DAY / 24),
     }
 )
-"""Numbers that a date becomes, of microseconds since 1970: days since 1 January 2000, the month from 1, the
-day of the week from Monday as 0, and hours since midnight. Zones are taken to UTC, others are as given."""
+"""Numbers from a date in microseconds since 1970: days since 1 January 2000, the month from 1, the
+day of the week with Monday as 0, and hours since midnight. Times with a zone are converted to UTC."""
 
 
 class DateNumbers(NamedTuple):
@@ -38,9 +38,9 @@ class DateNumbers(NamedTuple):
     Attributes
     ----------
     values : float64 array of shape (n_rows, len(PARTS))
-        NaN where there is no date.
+        NaN if there is no date.
     absent, unreadable : bool arrays of shape (n_rows,)
-        Rows without a value, and with one that is no date.
+        Rows without a value, and rows whose value is not a date.
     """
 
     values: NDArray[np.float64]
@@ -49,7 +49,7 @@ class DateNumbers(NamedTuple):
 
 
 def part_names(columns: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the numbers that columns of dates become."""
+    """Yield the names of the features of date columns."""
     return (f"{column} ({part})" for column in columns for part in PARTS)
 
 

@@ -1,4 +1,4 @@
-"""Labels that are classes of their own, and may not have been meant to be."""
+"""Find suspicious labels, such as ``NA`` or two that differ only in case."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 LIKE_MISSING = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "nat", "?", "-", "unknown"})
-"""What other programs write for a missing value, in small letters; ingest takes every text as a label."""
+"""Texts for missing values in other programs, in lower case; ingest treats every text as a label."""
 
 _SHOWN = 5
 
 
 def doubts_about_labels(classes: NDArray[Any]) -> list[str]:
-    """Return a sentence for each kind of label that a person should look at; none for most datasets.
+    """Return a sentence for each kind of suspicious label; none for most datasets.
 
     Parameters
     ----------

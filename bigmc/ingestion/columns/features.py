@@ -1,4 +1,4 @@
-"""Which columns become features, and how: the part of a recipe that a model must repeat at prediction."""
+"""Which columns become features, and how; a model repeats this at prediction."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Samples = Rows | NDArray[Any]
 """Samples in row order, sparse or as a 2-D array."""
 
 Bad = dict[int, str]
-"""Position of a row in its batch → why it cannot be used."""
+"""Position of an invalid row in its batch → the reason."""
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """How the columns of a table, or the columns of a matrix, become features.
+    """Which columns of a table or matrix become features, and how.
 
     Attributes
     ----------
@@ -46,27 +46,27 @@ class FeatureSpec:
     categorical : tuple of str
         Columns hashed as ``name=value``, into the same buckets, as scikit-learn's ``FeatureHasher``.
     numeric : tuple of str
-        Columns hashed by their name, the value being the weight, into the same buckets.
+        Columns hashed by their name, with the value as weight, into the same buckets.
     dense : tuple of str
-        Numeric columns that keep a feature of their own, after the buckets.
+        Numeric columns, each its own feature, after the buckets.
     hasher : TextHasher, optional
         Hashing parameters; None when nothing is hashed.
     n_own : int
-        Features that a matrix source brings, 0 for tables.
+        Features of a matrix source, 0 for tables.
     first_index : int, optional
-        What svmlight files call their first feature, 0 or 1; None for other sources.
+        Index of the first feature in svmlight files, 0 or 1; None for other sources.
     map : FeatureMap, optional
-        What the features go through before they are stored; all of them are dense then.
+        Transformation of the features before they are stored; all features are then dense.
     missing : bool
-        Dense values, and those of a matrix, may be missing: they are kept as NaN.
+        Whether values of dense columns or a matrix may be missing; they are kept as NaN.
     one_hot : tuple of Levels
-        Categories whose values have a feature of 0 and 1 each, after the dense ones. A value that is none of
-        them, or missing, is 0 in all.
+        Categories with a feature of 0 and 1 for each value, after the dense ones. An unknown or missing value
+        is 0 in all.
     filling : Filling, optional
-        What takes the place of missing dense values, instead of NaN. Where it fills, missing texts and
-        categories are empty ones.
+        Replacements of missing dense values, instead of NaN. With them, missing texts and
+        categories count as empty.
     dates : tuple of str
-        Columns of dates, each of which becomes some numbers after the dense ones; see
+        Columns of dates; each becomes several numbers after the dense ones, see
         `bigmc.ingestion.columns.date_columns`.
     written : Written
         How numbers and dates are written in columns of texts, and what stands for missing ones.
@@ -88,12 +88,12 @@ class FeatureSpec:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Names of the numbers that have a feature each: dense columns, and what dates become."""
+        """Names of the numeric features: dense columns, and numbers from dates."""
         return (*self.dense, *part_names(self.dates))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of all columns needed, without repetition."""
+        """Names of all columns needed, without duplicates."""
         one_hot = (levels.column for levels in self.one_hot)
         others = (*self.text, *self.categorical, *self.numeric, *self.dense, *self.dates)
         return tuple(dict.fromkeys((*others, *one_hot)))
@@ -111,12 +111,12 @@ class FeatureSpec:
 
     @property
     def fills(self) -> bool:
-        """Whether something takes the place of missing values."""
+        """Whether missing values are replaced."""
         return self.filling is not None and self.filling.fills
 
     @property
     def missing_as(self) -> Literal["refuse", "keep", "fill"]:
-        """The option of an ingest that treats missing values so."""
+        """The option ``missing`` of the ingest."""
         return "keep" if self.missing else "fill" if self.takes_missing else "refuse"
 
     @property
@@ -128,16 +128,16 @@ class FeatureSpec:
 
     @property
     def only_dense(self) -> bool:
-        """Whether every column is a number that keeps a feature of its own."""
+        """Whether every column is a number with its own feature."""
         return self.hasher is None and bool(self.numbers or self.one_hot)
 
     @property
     def named(self) -> bool:
-        """Whether there are hashed features with names to be collected."""
+        """Whether there are hashed features whose names may be collected."""
         return bool(self.text or self.categorical)
 
     def to_dict(self) -> Mapping[str, Any]:
-        """Return the specification as JSON data; ``columns`` names the features where none is hashed."""
+        """Return the specification as JSON data; ``columns`` names the features if none is hashed."""
         data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
         data.pop("map")
         data.pop("written")
@@ -154,7 +154,7 @@ class FeatureSpec:
         return data | ({"columns": list(self.own_names)} if named else {})
 
     def with_fitted(self, stored: FeatureSpec) -> FeatureSpec:
-        """Return these features with what was fitted for a dataset, where its columns are the same."""
+        """Return these features with the fitted parts of a dataset with the same columns."""
         columns, others = ([levels.column for levels in spec.one_hot] for spec in (self, stored))
         same = columns == others and self.numbers == stored.numbers and self.missing_as == stored.missing_as
         fitted = stored if same else self
@@ -184,7 +184,7 @@ class FeatureSpec:
         )
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
-        """Return the names of features that are one column each, beside hashed ones, as a names table."""
+        """Return the names of features that are single columns, besides hashed ones, as a names table."""
         if self.hasher is None:
             return schema.empty_table()
         index, sign = hash_names(list(self.numeric), self.hasher.hash_bits)
@@ -206,9 +206,9 @@ class FeatureSpec:
         return as_dates(table.column(name), self.written.of_dates(name), self.written.missing)
 
     def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:
-        """Return the rows whose feature columns cannot be used, with the reason.
+        """Return the rows with invalid features, with the reason.
 
-        The columns of `numbers` are those of the table; what is read of them is kept there.
+        `numbers` are the columns of the table; parsed columns are kept there.
         """
         numbers = self.read_numbers(table) if numbers is None else numbers
         self.check_types(table.schema)
@@ -248,12 +248,12 @@ class FeatureSpec:
         return bad
 
     def check_types(self, schema: pa.Schema) -> None:
-        """Refuse columns whose type does not fit what shall be made of them.
+        """Raise an error if the type of a column does not fit its use.
 
         Raises
         ------
         DataError
-            At the first of them; its message names the column and the option that would fit.
+            For the first such column; the message names the column and an option that fits.
         """
         for names, fits, wanted, cure in (
             (self.text, is_text, "text", "name it with --categorical, --numeric or --dense"),
@@ -329,7 +329,7 @@ class FeatureSpec:
         return add_rows(pieces, self.n_features)
 
     def mapped(self, samples: Samples) -> Samples:
-        """Return dense samples as the feature map makes them, if there is one.
+        """Apply the feature map, if any, to dense samples.
 
         Raises
         ------
@@ -340,7 +340,10 @@ class FeatureSpec:
             return samples
         width = len(self.map.mean)
         if isinstance(samples, Rows) or samples.shape[1] != width:
-            raise DataError(f"the samples are not dense, with {width} features", "give them as they were")
+            raise DataError(
+                f"the samples are not dense or do not have {width} features",
+                "give samples like those of the training data",
+            )
         return self.map.transform(samples)
 
 
@@ -370,7 +373,7 @@ def _is_category(kind: pa.DataType) -> bool:
 
 
 def _is_plain(column: pa.Array) -> bool:
-    """Return whether all values are floats, finite and too small to be integers that are not exact."""
+    """Return whether all values are finite floats, too small to be inexact integers."""
     if column.null_count or not (pa.types.is_float64(column.type) or pa.types.is_float32(column.type)):
         return False
     values = column.to_numpy()
@@ -378,5 +381,5 @@ def _is_plain(column: pa.Array) -> bool:
 
 
 def _without_nulls(column: pa.Array) -> pa.Array:
-    """Return categories with an empty text where one is missing."""
+    """Return categories with empty texts for missing ones."""
     return category_texts(column) if null_mask(column).any() else column

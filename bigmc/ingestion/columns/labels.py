@@ -1,6 +1,6 @@
-"""Class labels: from the values of a column to codes, first within a part, then for the dataset.
+"""Convert the values of a label column to class codes, first within a part, then for the dataset.
 
-A column of lists has a set of labels for every sample: any number, also none; one given twice counts once.
+A column of lists has a set of labels for every sample, possibly empty; duplicates count once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def plain(labels: pa.Array) -> pa.Array:
     Raises
     ------
     DataError
-        If the column is of a type that cannot name a class, such as a list or a date.
+        If the type of the column cannot be a label, such as a list or a date.
     """
     kind = labels.type
     if pa.types.is_dictionary(kind):
@@ -66,30 +66,30 @@ def plain(labels: pa.Array) -> pa.Array:
 
 
 LABEL_BYTES = 330
-"""Bytes for each distinct label beside twice its text: an object, in a dictionary, and sorted in a list."""
+"""Bytes for each distinct label besides twice its text: an object, in a dictionary and a sorted list."""
 
 
 def label_cost(value: object) -> int:
-    """Return the bytes that a distinct label takes while the labels of a dataset are collected."""
+    """Return the bytes of a distinct label while the labels of a dataset are collected."""
     return LABEL_BYTES + 2 * (len(value) if isinstance(value, str) else 8)
 
 
 class TooManyLabels(Exception):
-    """The distinct labels of a part do not fit into the memory they were given."""
+    """The distinct labels of a part do not fit into their share of memory."""
 
 
 class LabelCoder:
-    """Number the labels of one part in the order in which they first appear.
+    """Number the labels of one part in the order of their first appearance.
 
     Parameters
     ----------
     most_bytes : int, optional
-        Memory for them, as `label_cost` counts it.
+        Memory for the labels, as computed by `label_cost`.
 
     Attributes
     ----------
     sets : bool or None
-        Whether they are sets, once some were seen.
+        Whether labels are sets; None before the first label.
     """
 
     def __init__(self, most_bytes: int = 1 << 62) -> None:
@@ -104,7 +104,7 @@ class LabelCoder:
         return list(self._codes)
 
     def encode(self, labels: pa.Array) -> pa.Array:
-        """Return the codes of labels none of which is missing: int32, or lists of them for sets."""
+        """Return the codes of labels without missing ones: int32, or lists of int32 for sets."""
         if not is_sets(labels.type):
             self.sets = False
             return pa.array(self._encode(labels))
@@ -129,23 +129,23 @@ class LabelCoder:
 
 
 def split_labels(labels: pa.Array, separator: str) -> pa.Array:
-    """Return texts as lists of the labels between separators.
+    """Split texts at the separator into lists of labels.
 
     Raises
     ------
     DataError
-        If the labels are no texts.
+        If the labels are not texts.
     """
     if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
         raise DataError(
-            f"the label column has type {labels.type}, which no separator splits",
+            f"the label column has type {labels.type}, not text, so --label-separator cannot split it",
             "leave --label-separator out",
         )
     return pc.split_pattern(labels, separator)
 
 
 def agree_on_sets(parts: Iterable[bool | None]) -> bool:
-    """Return whether labels are sets, from what each part saw; None is a part without rows.
+    """Return whether labels are sets, given whether those of each part are; None for a part without rows.
 
     Raises
     ------
@@ -154,12 +154,12 @@ def agree_on_sets(parts: Iterable[bool | None]) -> bool:
     """
     seen = {sets for sets in parts if sets is not None}
     if len(seen) > 1:
-        raise DataError("some rows have a list of labels and others one label", "give lists everywhere")
+        raise DataError("some rows have a list of labels and others one label", "give every row a list")
     return True in seen
 
 
 class LabelTypes(Enum):
-    """What tells the type of labels: the format of the data, or, in a text format, how they are written."""
+    """What determines the type of labels: the format of the data or, in a text format, their spelling."""
 
     GIVEN = "given"
     GUESSED = "guessed"
@@ -173,12 +173,12 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[ob
     parts : iterable of list
         Labels of each part.
     written : LabelTypes
-        In a text format labels that are all written exactly as integers are become integers.
+        In a text format, labels become integers if all are spelled exactly like integers.
 
     Raises
     ------
     DataError
-        If the labels are of several types, or fewer than two.
+        If the labels have several types, or there are fewer than two.
     """
     labels = {value for part in parts for value in part}
     kinds = sorted({type(value).__name__ for value in labels})
@@ -187,11 +187,11 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[ob
             labels = {float(value) for value in labels}  # type: ignore[arg-type]
         else:
             raise DataError(
-                f"labels are of several types ({', '.join(kinds)})", "write all of them the same way"
+                f"labels are of several types ({', '.join(kinds)})", "write all labels as one type"
             )
     if len(labels) < 2:
         seen = f"only the class {next(iter(labels))!r}" if labels else "no class at all"
-        raise DataError(f"the rows hold {seen}", "a classifier needs rows of at least two classes")
+        raise DataError(f"the data has {seen}", "a classifier needs rows of at least two classes")
     if written is LabelTypes.GUESSED and all(_is_integer_text(value) for value in labels):
         labels = {int(value) for value in labels}  # type: ignore[call-overload]
     if written is LabelTypes.GUESSED and all(
@@ -202,21 +202,21 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[ob
 
 
 def extend_classes(classes: list[object], parts: Iterable[list[object]], written: LabelTypes) -> list[object]:
-    """Return the classes of a dataset with those that appended parts bring, sorted, at the end.
+    """Return the classes of a dataset, followed by the sorted new ones of appended parts.
 
     Parameters
     ----------
     classes : list
-        Classes by code; their codes stay.
+        Classes by code; they keep their codes.
     parts : iterable of list
         Labels of each part.
     written : LabelTypes
-        In a text format integers are written as texts are.
+        In a text format, integers are spelled like texts.
 
     Raises
     ------
     DataError
-        If a label is of another type than the classes.
+        If a label has another type than the classes.
     """
     kind = type(classes[0])
     known = set(classes)
@@ -225,8 +225,8 @@ def extend_classes(classes: list[object], parts: Iterable[list[object]], written
         label = _as_label(value, kind, written)
         if label is None:
             raise DataError(
-                f"the label {value!r} is not of the type of the dataset's, which are like {classes[0]!r}",
-                "write the labels as in the data before",
+                f"the label {value!r} does not have the type of the dataset's labels, such as {classes[0]!r}",
+                "write the labels as in the dataset",
             )
         if label not in known:
             new.add(label)
@@ -234,7 +234,7 @@ def extend_classes(classes: list[object], parts: Iterable[list[object]], written
 
 
 def _as_label(value: object, kind: type, written: LabelTypes) -> object:
-    """Return a label as the type of the classes, or None if it cannot be written so."""
+    """Return a label converted to the type of the classes, or None if that is impossible."""
     if type(value) is kind:
         return value
     if kind is float and type(value) is int:
@@ -246,12 +246,12 @@ def _as_label(value: object, kind: type, written: LabelTypes) -> object:
 
 
 def label_like(value: object, known: object) -> object:
-    """Return a label as a known one is written: text of delimited files may be a number or a truth value.
+    """Return a label with the type of a known one: text of delimited files may be a number or a boolean.
 
     Raises
     ------
     DataError
-        If it cannot be written so.
+        If it cannot be converted.
     """
     kind = type(known)
     label = _as_label(value, kind, LabelTypes.GUESSED)
@@ -262,8 +262,8 @@ def label_like(value: object, known: object) -> object:
             label = None
     if label is None:
         raise DataError(
-            f"the label {value!r} is not of the type of the model's classes, which are like {known!r}",
-            "write the labels as in the data it was trained on",
+            f"the label {value!r} does not have the type of the model's classes, such as {known!r}",
+            "write the labels as in the training data",
         )
     return label
 
@@ -272,7 +272,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 def recode(locals: Iterable[list[object]], classes: list[object]) -> Iterator[NDArray[np.int32]]:
-    """Yield for each part the codes that its labels have among the classes of the dataset."""
+    """Yield the codes of the labels of each part among the classes of the dataset."""
     as_class = type(classes[0])
     position = {value: code for code, value in enumerate(classes)}
     for local in locals:

@@ -1,4 +1,4 @@
-"""Columns of tables as numbers, and which values are missing."""
+"""Read columns of tables as numbers with missing values."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Floats(NamedTuple):
     Attributes
     ----------
     values : float64 array of shape (n_rows,)
-        NaN where there is no number.
+        NaN if there is no number.
     absent, unreadable : bool arrays of shape (n_rows,)
-        Rows without a value, and with one that is no number.
+        Rows without a value, and rows whose value is not a number.
     """
 
     values: NDArray[np.float64]
@@ -80,7 +80,7 @@ def as_float(column: pa.Array) -> Floats:
         try:
             return Floats(texts.cast(pa.float64()).to_numpy(), nothing, nothing)
         except pa.ArrowInvalid:
-            pass  # blanks, or no number
+            pass  # blank, or not a number
     trimmed = pc.utf8_trim_whitespace(texts)
     texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
     absent = null_mask(texts)

@@ -1,7 +1,7 @@
-"""Columns of tables beside plain numbers: categories as indicators, and what fills missing numbers.
+"""Convert categories to indicators, and fill missing numbers.
 
-One pass over the sources before the ingest decides what they become; the recipe of the dataset and every
-model of it keep that.
+A pass over the sources before the ingest determines the indicators and means; the dataset's recipe and its
+models keep them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bigmc.store.feature_map import Moments
 pc = LazyModule("pyarrow.compute")
 
 MOST_LEVELS = 254
-"""Values of a category that have features, the most frequent ones; the others are 0 in all."""
+"""Maximum number of values of a category with features, the most frequent; others are 0 in all."""
 FURTHEST = 4.0
-"""Deviations from the mean at which standardised numbers beside hashed columns end."""
+"""Standard deviations from the mean at which numbers are clipped if there are hashed columns."""
 MOST_COUNTED = 100_000
-"""Different values of a category that are counted; new ones after these are not."""
+"""Maximum number of different values of a category that are counted."""
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The values of a category that have a feature each.
+    """The values of a category that have features.
 
     Attributes
     ----------
@@ -50,16 +50,16 @@ class Levels:
 
 @dataclass(frozen=True)
 class Filling:
-    """What takes the place of missing numbers, and the units of numbers beside hashed columns.
+    """Replacements of missing numbers, and the scales of numbers if there are hashed columns.
 
     Attributes
     ----------
     values : tuple of float
         The mean of each dense column.
     flagged : tuple of int
-        Places of the columns in which numbers were missing: each has a feature that says where.
+        Positions of columns with missing numbers; each has a feature that marks them.
     deviations : tuple of float
-        Where numbers are standardised, their standard deviations; else nothing.
+        Standard deviations of standardised numbers, else empty.
     fills : bool
         Whether missing numbers are filled; else they are refused.
     """
@@ -71,19 +71,19 @@ class Filling:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Filling:
-        """Return what `dataclasses.asdict` made JSON data of."""
+        """Return the object of JSON data from `dataclasses.asdict`."""
         numbers = {name: tuple(data[name]) for name in ("values", "flagged", "deviations")}
         return cls(**numbers, fills=bool(data["fills"]))
 
     def flag_names(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the features that say where numbers were missing."""
+        """Return the names of the features that mark missing numbers."""
         return tuple(f"{columns[place]} is missing" for place in self.flagged)
 
 
 def filled(values: NDArray[np.float64], filling: Filling) -> list[NDArray[np.float64]]:
-    """Return numbers with the missing ones filled, in their units, and 1 where flagged ones were missing.
+    """Return filled and scaled numbers, and indicators of missing ones in flagged columns.
 
-    Standardised numbers end `FURTHEST` deviations from the mean: one of them does not outweigh a text.
+    Standardised numbers are clipped at `FURTHEST` deviations from the mean, so that none outweighs a text.
     """
     absent = np.isnan(values)
     whole = np.where(absent, np.array(filling.values), values)
@@ -95,7 +95,7 @@ def filled(values: NDArray[np.float64], filling: Filling) -> list[NDArray[np.flo
 
 
 def indicators(column: pa.Array, levels: Levels) -> NDArray[np.float64]:
-    """Return 1 where a row has a value, shape (n_rows, n_values)."""
+    """Return indicators of the values of rows, shape (n_rows, n_values)."""
     codes = pc.index_in(category_texts(column), pa.array(levels.values, pa.string()))
     matrix = np.zeros((len(column), len(levels.values)))
     rows = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
@@ -104,7 +104,7 @@ def indicators(column: pa.Array, levels: Levels) -> NDArray[np.float64]:
 
 
 def category_texts(column: pa.Array) -> pa.Array:
-    """Return values as texts, spelled as names of hashed categories are; missing ones are empty as in CSV."""
+    """Return values as texts, formatted like names of hashed categories; missing ones are empty."""
     absent = pc.is_null(column, nan_is_null=True)
     return pc.if_else(absent, "", category_text(column).cast(pa.string()))
 
@@ -129,11 +129,11 @@ class LevelCount:
 
     @property
     def n_values(self) -> int:
-        """Number of different values, as far as they were counted."""
+        """Number of different values that were counted."""
         return len(self._counts)
 
     def levels(self, most: int = MOST_LEVELS) -> Levels:
-        """Return the most frequent values; of those as frequent, the first of the alphabet."""
+        """Return the most frequent values, ties in alphabetical order."""
         ordered = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
         return Levels(self._column, tuple(value for value, _ in ordered[:most]))
 
@@ -153,9 +153,9 @@ class MeanOfColumns:
         self._missing[place] += np.isnan(numbers).sum()
 
     def filling(self, like: Filling) -> Filling:
-        """Return what takes the place of missing numbers: the mean, 0 where all are missing.
+        """Return the replacements of missing numbers: the mean, or 0 if all are missing.
 
-        Numbers are flagged and standardised where those of `like` are.
+        The same columns are flagged and standardised as in `like`.
         """
         means = tuple(float(moments.mean[0]) for moments in self._moments)
         spread = (np.sqrt(moments.scatter[0] / max(moments.count, 1)) for moments in self._moments)

@@ -1,6 +1,6 @@
 """Columns of categories: each hashed as ``column=value``, as scikit-learn's FeatureHasher does.
 
-A value is spelled and hashed once a batch, however many rows have it, or once for all batches of a row group.
+A value is formatted and hashed once per batch, or once for all batches of a row group.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Categories(NamedTuple):
     codes : int32 array of shape (n_rows,)
         Position of each row's name.
     names : pyarrow Array of large_string
-        ``column=value`` of the values; one may be there more than once, or belong to no row.
+        ``column=value`` of the values, possibly with duplicates or unused names.
     hashes : uint32 array of shape (len(names),)
     values : pyarrow Array
-        What the names are made of.
+        Values of the names.
     """
 
     codes: NDArray[np.int32]
@@ -55,13 +55,13 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def plain_text(column: pa.Array) -> pa.Array:
-    """Return a text column as ``string`` or ``large_string``, however it was encoded."""
+    """Return a text column as ``string`` or ``large_string``, decoded."""
     kind = column.type
     return column if pa.types.is_string(kind) or pa.types.is_large_string(kind) else column.cast(pa.string())
 
 
 def category_text(column: pa.Array) -> pa.Array:
-    """Return category values as the text that Python's ``str`` gives them."""
+    """Return category values formatted like Python's ``str``."""
     if is_text(column.type):
         return plain_text(column)
     return pa.array([str(value) for value in column.to_pylist()], pa.string())
@@ -77,8 +77,8 @@ def categories_of(column: pa.Array, name: str, before: Categories | None = None)
     name : str
         Name of the column.
     before : Categories, optional
-        Of this column in an earlier batch. Batches of one row group of Parquet have the same values, which
-        need not be spelled and hashed again.
+        Categories of this column in an earlier batch. Batches of one Parquet row group share their values,
+        which need not be formatted and hashed again.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Names of hashed features: which words or n-grams stand behind a bucket, how often, and with which sign.
+"""Names of hashed features: the words or n-grams of a bucket, their counts and signs.
 
-While a part is ingested a `NameCounter` keeps its most frequent n-grams in a table of fixed size;
-`merge_names` makes one bounded table of those of all parts. Several names in one bucket are a
-collision that is known. Counts are estimates: see `NameCounter`.
+During the ingest of a part a `NameCounter` keeps its most frequent n-grams in a table of fixed size;
+`merge_names` merges the tables of all parts into a bounded one. Several names of one bucket are a
+known collision. Counts are estimates: see `NameCounter`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
     [("bucket", pa.int32()), ("name", pa.string()), ("sign", pa.int8()), ("count", pa.int64())]
 )
 
-WHOLE_BYTES = 1 << 20  # text of a part that is counted whole
+WHOLE_BYTES = 1 << 20  # bytes of text of a part that are counted completely
 SAMPLE_ONE_IN = 8  # of the documents after that
 NAME_BYTES = 40  # a longer name is cut and ends in an ellipsis
 _ELLIPSIS = "…".encode()
@@ -42,10 +42,10 @@ _MOST_BYTES = 1 << 32  # of the names of a batch of categories
 class NameCounter:
     """The most frequent n-grams and categories of one part.
 
-    Categories are all counted. Documents are until `WHOLE_BYTES` of text have passed, then one in
-    `SAMPLE_ONE_IN`, chosen by a hash of the document's running number and with its counts multiplied. So the
-    result depends on the documents and their order only, not on how they are cut into batches. Two names with
-    the same 32-bit hash, which fall into one bucket with one sign anyway, are taken for one.
+    All categories are counted, and all documents up to `WHOLE_BYTES` of text. After that, one document in
+    `SAMPLE_ONE_IN` is counted, chosen by a hash of its running number, with multiplied counts. So the
+    result depends only on the documents and their order, not on batches. Two names with
+    the same 32-bit hash, which have the same bucket and sign anyway, count as one.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class NameCounter:
 
     @staticmethod
     def projected_nbytes(capacity: int) -> int:
-        """Bytes a counter of this capacity holds; its scratch is the one that hashing uses anyway."""
+        """Bytes of a counter with this capacity, without scratch, which it shares with hashing."""
         return capacity * (4 + 8 + 8 + 4 + NAME_BYTES) + LIST_LENGTH * 12 + 4 * hashing_kernel.WIDTH
 
     @property
@@ -84,7 +84,7 @@ class NameCounter:
 
     @property
     def max_error(self) -> int:
-        """By how much a count may at most fall short of the (sampled and multiplied) truth."""
+        """Maximum by which a count may be below the (sampled and multiplied) true count."""
         return int((self._rank - self._seen).max())
 
     def update(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> None:
@@ -123,13 +123,13 @@ class NameCounter:
     def _count_listed(
         self, text: NDArray[np.uint8], starts: NDArray[np.uint32], sizes: NDArray[np.uint32], weight: int
     ) -> None:
-        """Count at most `LIST_LENGTH` names, given by their place in ``text``, ``weight`` times each."""
+        """Count at most `LIST_LENGTH` names, given by their position in ``text``, ``weight`` times each."""
         n = len(starts)
         hashing_kernel.hash_words(text, starts, sizes, n, scratch.parts, self._hashes)
         kernel.count_names(self._hashes[:n], Ranges(text, starts, sizes), weight, self._table)
 
     def table(self) -> pa.Table:
-        """Names seen, sorted by bucket, then from the most frequent to the least.
+        """Names seen, sorted by bucket, then by decreasing frequency.
 
         Returns
         -------
@@ -140,14 +140,14 @@ class NameCounter:
         return _sorted(self.unsorted_table())
 
     def unsorted_table(self) -> pa.Table:
-        """Names seen, as `table` has them but in no order: `merge_names` sorts them anyway."""
+        """Names seen, like `table` but unsorted: `merge_names` sorts them anyway."""
         slots = np.flatnonzero(self._seen)
         buckets, signs = features_of(self._keys[slots], self.hasher.hash_bits)
         columns = [buckets, self._spelled(slots), signs, self._seen[slots]]
         return pa.table([pa.array(column) for column in columns], schema=SCHEMA)
 
     def _spelled(self, slots: NDArray[np.intp]) -> pa.Array:
-        """Return the names in some slots; those that were cut end in an ellipsis."""
+        """Return the names in some slots; truncated names end in an ellipsis."""
         lengths = self._lengths[slots].astype(np.int32)
         letters = np.zeros((len(slots), NAME_BYTES + len(_ELLIPSIS)), np.uint8)
         letters[:, :NAME_BYTES] = self._names[slots]
@@ -167,17 +167,17 @@ def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucke
     Parameters
     ----------
     tables : iterable of pyarrow.Table
-        What `NameCounter.table` gave for each part; their order matters only once names must be left out.
+        `NameCounter.table` of each part; their order matters only if names must be dropped.
     max_bytes : int
-        Size of the result. While merging, one more table is held besides.
+        Size of the result. Merging holds one more table.
     per_bucket : int
         Names kept for a bucket, the most frequent ones.
 
     Returns
     -------
     pyarrow.Table
-        As `NameCounter.table`, counts of equal names added up. Where there are too many names the least
-        frequent are left out.
+        As `NameCounter.table`, with the counts of equal names added up. If there are too many names, the
+        least frequent are dropped.
     """
     merged = SCHEMA.empty_table()
     for table in tables:
@@ -189,7 +189,7 @@ def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucke
 
 
 def add_up(table: pa.Table) -> pa.Table:
-    """Return one row for all with the same bucket, name and sign; their counts are added up, if known.
+    """Merge rows with the same bucket, name and sign, adding up known counts.
 
     Arrow's ``group_by`` does the same, with ten times the memory.
     """
@@ -210,11 +210,11 @@ def add_up(table: pa.Table) -> pa.Table:
 
 
 def _most_frequent(table: pa.Table, max_bytes: int) -> pa.Table:
-    """Leave out the least frequent names until the table has its size."""
+    """Drop the least frequent names until the table has its size."""
     if table.nbytes <= max_bytes:
         return table
     table = _sort(table, ("count", "descending"), ("bucket", "ascending"), ("name", "ascending"))
-    # Besides its name a row has its offset (4), bucket (4), sign (1), count (8) and four bits of validity.
+    # A row has a name, an offset (4), bucket (4), sign (1), count (8) and four bits of validity.
     sizes = pc.binary_length(table["name"]).to_numpy().astype(np.int64) + 18
     return table.slice(
         0, int(np.searchsorted(np.cumsum(sizes) + 64, max_bytes, side="right"))

@@ -49,14 +49,14 @@ MAX_HASH_BITS = 30  # scikit-learn allows at most 2**31 - 1 features, so 2**30 i
 
 
 class HashSink(Protocol):
-    """Takes the hashes of n-grams, document after document."""
+    """Receives the hashes of n-grams, document by document."""
 
     def add(self, offsets: NDArray[np.int64], hashes: NDArray[np.uint32], times: NDArray[np.uint16]) -> None:
-        """Take documents: the n-grams of the k-th have the hashes ``offsets[k] .. offsets[k + 1]``."""
+        """Receive documents: the n-grams of the k-th have the hashes ``offsets[k] .. offsets[k + 1]``."""
         ...
 
     def count(self, hashes: NDArray[np.uint32]) -> None:
-        """Take some n-grams of one long document."""
+        """Receive some n-grams of one long document."""
         ...
 
     def end_counting(self) -> None:
@@ -66,7 +66,7 @@ class HashSink(Protocol):
 
 @dataclass(frozen=True)
 class TextHasher:
-    """Turns texts into hashed counts of words or characters, as scikit-learn's HashingVectorizer does.
+    """Converts texts to hashed counts of words or characters, like scikit-learn's HashingVectorizer.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class TextHasher:
     Raises
     ------
     DataError
-        If a parameter is not as described.
+        If a parameter is invalid.
     """
 
     analyzer: Analyzer = "word"
@@ -99,7 +99,9 @@ class TextHasher:
             raise DataError(f"ngrams {pair!r} is not a pair of integers", "give for example (1, 2)")
         object.__setattr__(self, "ngrams", (int(pair[0]), int(pair[1])))
         if not 1 <= pair[0] <= pair[1]:
-            raise DataError(f"ngrams {self.ngrams} is no range", "let 1 <= smallest <= largest")
+            raise DataError(
+                f"ngrams {self.ngrams} is not a range", "give two numbers with 1 <= smallest <= largest"
+            )
         if not _is_int(self.hash_bits) or not 1 <= self.hash_bits <= MAX_HASH_BITS:
             raise DataError(f"hash_bits {self.hash_bits!r} is out of range", f"choose 1 to {MAX_HASH_BITS}")
         object.__setattr__(self, "hash_bits", int(self.hash_bits))
@@ -118,11 +120,11 @@ class TextHasher:
 
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> TextHasher:
-        """Build a hasher from what `to_dict` gave; an unknown parameter is a DataError."""
+        """Build a hasher from the data of `to_dict`; raise DataError for an unknown parameter."""
         unknown = sorted(set(parameters) - set(cls.__dataclass_fields__))
         if unknown:
             raise DataError(
-                f"text hashing has no parameter {unknown[0]!r}", "was this written by a newer version?"
+                f"text hashing has no parameter {unknown[0]!r}", "install the version of bigmc that wrote it"
             )
         return cls(**parameters)
 
@@ -154,7 +156,7 @@ class TextHasher:
                 offsets, text = lower_sigmas(offsets, text)
             longest = int(np.diff(offsets).max())
             if longest * min(self.ngrams[1] - self.ngrams[0] + 1, longest) >= 2**31:
-                raise DataError(f"a document of {longest} bytes has too many n-grams", "cut it into parts")
+                raise DataError(f"a document of {longest} bytes has too many n-grams", "split it into parts")
             if code == folding.WORD:
                 scratch.fit_words(longest, use)
             else:
@@ -165,7 +167,7 @@ class TextHasher:
                     n_rows, status = _find_words(row, offsets, text, table, use)
                     broken = status == wording.BROKEN
                     if status == wording.CHANGED and n_rows == 0:
-                        # Rare letters of which the kernel could not write the lower case in their place.
+                        # Rare letters whose lower case the kernel could not write in place.
                         document = lowered(text[offsets[row] : offsets[row + 1]])
                         scratch.fit_words(len(document), use)
                         n_rows, _ = _find_words(0, np.array([0, len(document)]), document, table, use)
@@ -180,7 +182,7 @@ class TextHasher:
                     raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
 
     def transform(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Rows:
-        """Hash documents; any number of threads may do so at once.
+        """Hash documents; thread-safe.
 
         Parameters
         ----------
@@ -192,7 +194,7 @@ class TextHasher:
         Returns
         -------
         Rows
-            Signed counts, int16 where all of this batch fit and int32 else.
+            Signed counts, int16 if all of this batch fit, else int32.
 
         Raises
         ------
@@ -206,7 +208,7 @@ class TextHasher:
         return result
 
     def hash_into(self, sink: HashSink, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> None:
-        """Hash the n-grams of documents and give them to `sink`; other parameters as for `transform`."""
+        """Hash the n-grams of documents and pass them to `sink`; other parameters as for `transform`."""
         single = self.analyzer == "word" and self.ngrams[1] == 1
         for _, n_rows in self._fold(texts, nulls, WordUse.HASH if single else WordUse.JOIN):
             if single:
@@ -290,7 +292,7 @@ def hash_strings(strings: pa.Array) -> NDArray[np.uint32]:
 def features_of(hashes: NDArray[np.uint32], hash_bits: int) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     """Feature index ``abs(int32(h)) % n_features`` and sign of each hash.
 
-    The hash -2**31, whose absolute value is no int32, is index 0 as in scikit-learn.
+    The hash -2**31, whose absolute value does not fit int32, gives index 0, as in scikit-learn.
     """
     signed = hashes.view(np.int32).astype(np.int64)
     indices = (np.abs(signed) & ((1 << hash_bits) - 1)).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Rows of hashed counts, from the hashes of n-grams."""
+"""Build rows of hashed counts from the hashes of n-grams."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bigmc.kernels.hashing import rows as kernel
 from bigmc.kernels.hashing.arguments import CountedRows, HashedRows, SortScratch
 from bigmc.store.shards.csr import Rows
 
-TABLE_BITS = 14  # of the number of slots that the table of a long document begins with
+TABLE_BITS = 14  # bits of the initial number of slots of a long document's table
 
 
 class RowBuilder:
-    """Rows that grow in the thread's `scratch` buffers and are moved out of them when these are full.
+    """Builds rows in the thread's `scratch` buffers, and moves them out when these are full.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class RowBuilder:
         self._n_done = 0
         self._n_moved = 0  # entries no longer in the scratch buffers
         self._table_bits = min(TABLE_BITS, hash_bits)
-        self._table = np.empty(0, np.int64)  # made when there is something to count
+        self._table = np.empty(0, np.int64)  # created at the first count
         self._n_counted = 0  # features in the table
 
     def add(
@@ -51,7 +51,7 @@ class RowBuilder:
             The n-grams of document ``k`` have the hashes ``offsets[k] .. offsets[k + 1]``.
         hashes : uint32 array
         times : uint16 array
-            How often each counts; in documents too long to be sorted, once.
+            Count of each hash; 1 in documents too long to be sorted.
         """
         row, n_rows = 0, len(offsets) - 1
         while row < n_rows:
@@ -81,7 +81,7 @@ class RowBuilder:
         self._n_counted += kernel.count_hashes(hashes, self._table, self._table_bits, self._hash_bits)
 
     def end_counting(self) -> None:
-        """Make a row of what was counted."""
+        """Add the counts as a row."""
         self._make_room(self._n_counted + 1)
         begin = int(self._indptr[self._n_done])
         held = begin - self._n_moved
@@ -91,7 +91,7 @@ class RowBuilder:
         self._n_counted = 0
 
     def finish(self) -> Rows:
-        """Return the rows; the builder is of no more use."""
+        """Return the rows; the builder cannot be used after that."""
         self._move()
         indices, values = np.concatenate(self._indices), np.concatenate(self._values)
         return Rows(self._indptr, indices, values, 1 << self._hash_bits)
@@ -112,5 +112,5 @@ class RowBuilder:
 
 
 def _empty_table(bits: int) -> NDArray[np.int64]:
-    """Return a table of ``1 << bits`` slots, with the places behind them that `count_hashes` wants."""
+    """Return a table of ``1 << bits`` slots, with the extra places that `count_hashes` needs."""
     return np.zeros((3 << bits >> 1) + 1, np.int64)

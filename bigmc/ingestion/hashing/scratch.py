@@ -1,4 +1,4 @@
-"""Buffers of one thread that hashing uses again and again."""
+"""Reusable buffers for hashing in one thread."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from bigmc.kernels.hashing import words as wording
 from bigmc.kernels.hashing.arguments import FoldedText, MarkedText, WordLists
 
 PIECE_ENTRIES = 1 << 18  # entries hashed before they are moved out of the scratch buffers
-FOLD_BYTES = 1 << 16  # text folded in one go, small enough to stay in the cache
-LISTED = 1 << 16  # n-grams hashed in one go: a call of a kernel costs as much as hashing a thousand
-FOLD_ROWS = 1 << 12  # documents folded in one go
-KEEP_BYTES = 16 << 20  # more scratch than this is given back after the call
+FOLD_BYTES = 1 << 16  # bytes of text folded at a time, small enough to stay in the cache
+LISTED = 1 << 16  # n-grams hashed at a time: a kernel call costs as much as hashing a thousand
+FOLD_ROWS = 1 << 12  # documents folded at a time
+KEEP_BYTES = 16 << 20  # more scratch than this is freed after the call
 
 
 class WordUse(Enum):
-    """What becomes of the words of a document: n-grams need them joined, single words are hashed at once."""
+    """How to process the words of a document: join them for n-grams, or hash single words at once."""
 
     JOIN = "join"
     HASH = "hash"
 
 
 class Scratch(threading.local):
-    """Buffers of one thread, used again from call to call: fresh pages would cost as much as hashing.
+    """Buffers of one thread, reused between calls: fresh pages would cost as much as hashing.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Scratch(threading.local):
     hashes : uint32 array
         Of n-grams, or of every word of the folded documents.
     times : uint16 array
-        How often n-grams count.
+        Counts of n-grams.
     """
 
     def __init__(self) -> None:
@@ -54,14 +54,14 @@ class Scratch(threading.local):
         self.grouped = np.empty((ngrams.GROUP_SIZES, kernel.TILE + kernel.WIDTH), np.uint32)
         self.once = np.ones(0, np.uint16)
         self.offsets = np.empty(FOLD_ROWS + 1, np.int64)
-        # Rows: what sorting needs, and what is done.
+        # Rows: buffers for sorting, and finished entries.
         self.keys = np.empty(counting.SORTED, np.uint64)
         self.spare = np.empty(counting.SORTED, np.uint64)
         self.heads = np.empty((counting.DIGITS, 1 << counting.DIGIT), np.uint32)
         self.ends = np.empty(FOLD_ROWS, np.int64)
         self.indices = np.empty(PIECE_ENTRIES, np.int32)
         self.values = np.empty(PIECE_ENTRIES, np.int32)
-        # Words: the documents with their marks, and what finding words in them needs.
+        # Words: documents with marks, and buffers for finding words.
         self.begins = np.empty(FOLD_ROWS + 1, np.int64)
         self.lowered = np.empty(0, np.uint8)
         self.marks = np.empty(0, np.uint8)
@@ -94,15 +94,15 @@ class Scratch(threading.local):
         self.reach = _at_least(self.reach, size + 4)
 
     def fit_words(self, n_bytes: int, use: WordUse) -> None:
-        """Enlarge the buffers for the words of a document of this size, and for what becomes of them."""
+        """Enlarge the buffers for the words of a document of this size, and for their n-grams."""
         size = (max(n_bytes, FOLD_BYTES) + wording.MARGIN) | 63
-        # Documents are taken as long as they fit into `lowered`: the others follow it, whoever made it long.
+        # Batches take documents while they fit into `lowered`; the other buffers match its size.
         size = max(size, len(self.lowered) - 1)
         self.lowered = _at_least(self.lowered, size + 1)
         self.marks = _at_least(self.marks, size + 1)
         self.bits = _at_least(self.bits, size // 64 + 1)
         self.rank = _at_least(self.rank, size // 64 + 1)
-        # Between two runs of word characters in a document is a byte at least.
+        # There is at least one byte between two words of a document.
         n_runs = size // 2 + FOLD_ROWS + 2
         self.starts = _at_least(self.starts, n_runs)
         self.sizes = _at_least(self.sizes, n_runs)
@@ -114,12 +114,12 @@ class Scratch(threading.local):
             self.hashes = _at_least(self.hashes, n_runs + kernel.WIDTH)
 
     def fit_row(self, n_entries: int) -> None:
-        """Enlarge the buffers for so many entries."""
+        """Enlarge the buffers for this number of entries."""
         self.indices = _at_least(self.indices, n_entries)
         self.values = _at_least(self.values, n_entries)
 
     def ones(self, size: int) -> NDArray[np.uint16]:
-        """Return that every hash counts once."""
+        """Return counts of one for every hash."""
         if len(self.once) < size:
             self.once = np.ones(size, np.uint16)
         return self.once
@@ -130,7 +130,7 @@ class Scratch(threading.local):
         return sum(array.nbytes for array in vars(self).values())
 
     def trim(self) -> None:
-        """Give back what only an unusually long document needed."""
+        """Free memory that only an unusually long document needed."""
         if self.nbytes > KEEP_BYTES:
             self.__init__()  # type: ignore[misc]
 
@@ -139,5 +139,5 @@ scratch = Scratch()
 
 
 def _at_least(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """Give the array, or a new one if it is too short."""
+    """Return the array, or a new one if it is too short."""
     return array if len(array) >= size else np.empty(size, array.dtype)

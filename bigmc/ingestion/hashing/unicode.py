@@ -1,4 +1,4 @@
-"""Arrow strings before folding: what Python knows of Unicode, pieces, and the capital sigma."""
+"""Prepare Arrow strings for case folding: Python's Unicode data, pieces, and the final sigma."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ pc = LazyModule("pyarrow.compute")
 
 Nulls = Literal["refuse", "empty"]
 
-# The capital I with a dot, which becomes two code points, and the capital sigma, which has two lower cases.
+# Capital I with dot has a lower case of two code points; capital sigma has two lower cases.
 SPECIAL_CODE_POINTS = (0x130, 0x3A3)
 
-PIECE_BYTES = 4 << 20  # text looked at in one go
-LOWERED_BYTES = 1 << 20  # text lower-cased by Python in one go
-PLANE = 1 << 16  # code points folded in one go
+PIECE_BYTES = 4 << 20  # bytes of text checked at a time
+LOWERED_BYTES = 1 << 20  # bytes of text lower-cased by Python at a time
+PLANE = 1 << 16  # code points folded at a time
 PLANES = 17
 
 
@@ -37,15 +37,15 @@ def lower_table(n_planes: int = PLANES) -> NDArray[np.uint32]:
     Parameters
     ----------
     n_planes : int, default=17
-        Planes that are asked of Python, from the first on: the whole takes 50 ms, the first plane 3.
+        Number of planes to tabulate: all take 50 ms, the first takes 3.
 
     Returns
     -------
     uint32 array of shape (0x110000,)
-        The folded code point in the low 21 bits, and flags of it: whether it is a word character (``\w``,
+        The folded code point in the low 21 bits, and its flags: whether it is a word character (``\w``,
         `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``,
-        `bigmc.kernels.hashing.folding.IS_SPACE`). The capital I with a dot becomes ``i``, its dot is left to
-        the kernels. Code points of planes that were not requested stay as they are, without flags.
+        `bigmc.kernels.hashing.folding.IS_SPACE`). Capital I with dot becomes ``i``; the kernels handle its
+        dot. Code points of other planes are unchanged, without flags.
     """
     table = np.arange(0x110000, dtype=np.uint32)
     for start in range(0, n_planes * PLANE, PLANE):  # all at once would take 30 MB for a moment
@@ -58,7 +58,7 @@ def lower_table(n_planes: int = PLANES) -> NDArray[np.uint32]:
 
 @functools.cache
 def case_kept_table(n_planes: int = PLANES) -> NDArray[np.uint32]:
-    """Tabulate every code point with the flags of `lower_table`, its case as it is."""
+    """Tabulate every code point with the flags of `lower_table`, keeping its case."""
     table = np.arange(0x110000, dtype=np.uint32)
     for start in range(0, n_planes * PLANE, PLANE):
         _flag_plane(table[start : start + PLANE])
@@ -99,9 +99,9 @@ def _flag_plane(table: NDArray[np.uint32]) -> None:
 
 @functools.cache
 def case_table() -> NDArray[np.uint8]:
-    """Tabulate which code points matter to a capital sigma beside them, as the running Python knows it.
+    """Tabulate the code points that affect the lower case of a capital sigma, by the running Python.
 
-    Apart from `lower_table`: it takes twice as long to make, and few texts have the letter.
+    Separate from `lower_table`, since it takes twice as long and few texts have the letter.
 
     Returns
     -------
@@ -119,8 +119,8 @@ def case_table() -> NDArray[np.uint8]:
 
 
 def _case_flags(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Return the flags of code points, asked of `str.lower`."""
-    # A sigma is final after A and before what has no case, looking through what is ignorable.
+    """Return the flags of code points, found with `str.lower`."""
+    # A sigma is final after A unless a cased letter follows, skipping ignorable characters.
     trial = np.empty((len(points), 4), np.uint32)
     trial[:] = 0x41, 0x3A3, 0x20, 0x20
     trial[:, 2] = points
@@ -134,7 +134,7 @@ def _case_flags(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def _lowered(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return what `str.lower` makes of the text of these code points, none of them two."""
+    """Return `str.lower` of the text of these code points, none of which becomes two."""
     lowered = points.astype("<u4").tobytes().decode("utf-32-le").lower().encode("utf-32-le")
     return np.frombuffer(lowered, "<u4")
 
@@ -203,7 +203,7 @@ def string_pieces(
 def lower_sigmas(
     offsets: NDArray[np.int64], text: NDArray[np.uint8]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Offsets and bytes in which every capital sigma is lower-cased; those given if there is none."""
+    """Return offsets and bytes with every capital sigma lower-cased; unchanged if there is none."""
     first, last = offsets[0], offsets[-1]
     if not sigma.has_sigma(text[first:last]):
         return offsets, text
@@ -213,21 +213,21 @@ def lower_sigmas(
 
 
 def lowered(document: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a document without capital sigmas in lower case, as `str.lower` writes it, in UTF-8.
+    """Return a document without capital sigmas in lower case, as from `str.lower`, in UTF-8.
 
-    It is done piece by piece, because a Python string may take four bytes a character.
+    Done piece by piece, because a Python string may take four bytes per character.
     """
     result = bytearray()
     start = 0
     while start < len(document):
         stop = min(start + LOWERED_BYTES, len(document))
-        for _ in range(3):  # a character has at most so many bytes after its first one
+        for _ in range(3):  # maximum bytes of a character after its first
             if stop < len(document) and document[stop] & 0xC0 == 0x80:
                 stop -= 1
         result += document[start:stop].tobytes().decode().lower().encode()
         start = stop
     array = np.frombuffer(result, np.uint8)
-    array.flags.writeable = False  # kernels are compiled for buffers of Arrow, which are not
+    array.flags.writeable = False  # kernels are compiled for Arrow's buffers, which are read-only
     return array
 
 

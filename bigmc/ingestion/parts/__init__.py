@@ -1,1 +1,1 @@
-"""Sources listed and cut into parts; any worker can read a part, again after a kill."""
+"""List sources and split them into parts, which any worker can read again."""

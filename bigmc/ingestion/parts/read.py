@@ -1,4 +1,4 @@
-"""Reading a part of a source, by any worker, in any order and again after a kill."""
+"""Read a part of a source: by any worker, in any order, repeatably."""
 
 from __future__ import annotations
 
@@ -128,17 +128,17 @@ def _check_unchanged(part: Part) -> None:
     if is_remote(part.path):
         if status_of(part.path).version != part.version:
             raise DataError(
-                f"{part.path}: the file has changed since it was scanned", "start the ingest anew"
+                f"{part.path}: the file has changed since it was scanned", "start the ingest again"
             )
         return
     try:
         size = os.path.getsize(part.path)
     except OSError as error:
-        raise DataError(f"{part.path}: the file is gone ({error})", "put it back, or start anew") from error
+        raise DataError(f"{part.path}: the file is gone ({error})", "restore it, or start again") from error
     if size != part.file_bytes:
         raise DataError(
             f"{part.path}: the file had {part.file_bytes} bytes when it was scanned and has {size} now",
-            "start the ingest anew",
+            "start the ingest again",
         )
 
 

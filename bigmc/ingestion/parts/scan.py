@@ -1,4 +1,4 @@
-"""Sources of samples: listed, cut into parts, and read part by part.
+"""List sources, split them into parts, and read them part by part.
 
 ``sources = expand_sources(…)``, ``parts = scan(sources)``, then for every part, by any worker, in any
 order and again after a kill: ``for batch in read(part, …)``. The same part always gives the same rows.
@@ -127,9 +127,7 @@ def expand_sources(
 
 def _spooled_pipe(path: str, files: FileOptions, folder: Path) -> Source:
     if files.format is None and path == STDIN:
-        raise DataError(
-            "standard input has no name that tells its format", f"give the format; {KNOWN_FORMATS}"
-        )
+        raise DataError("the format of standard input is unknown", f"give the format; {KNOWN_FORMATS}")
     known = format_of(path, files)
     disk.make_folder(folder)
     file = folder / f"rows{os.path.splitext(path)[1] if compression_of(path) else ''}"
@@ -173,10 +171,12 @@ def format_of(path: str, options: FileOptions) -> str:
         return "csv"
     if name is None:
         raise DataError(
-            f"{path}: unknown format {ending or '(no ending)'}", f"give the format; {KNOWN_FORMATS}"
+            f"{path}: unknown format {ending or '(no extension)'}", f"give the format; {KNOWN_FORMATS}"
         )
     if compressed and name == "parquet":
-        raise DataError(f"{path}: a compressed Parquet file", "decompress it; Parquet compresses inside")
+        raise DataError(
+            f"{path}: a compressed Parquet file", "decompress it; Parquet compresses its data itself"
+        )
     return name
 
 
@@ -191,11 +191,11 @@ def dialect_of(path: str, options: FileOptions) -> Dialect:
     format = format_of(path, options)
     if format not in _DELIMITED and (options.delimiter is not None or options.columns is not None):
         raise DataError(
-            f"{path}: --delimiter and --columns are of delimited text, and this is {format}",
+            f"{path}: --delimiter and --columns are for delimited text, but this is {format}",
             "leave them out, or give --format csv",
         )
     if format == "parquet" and options.encoding is not None:
-        raise DataError(f"{path}: the texts of Parquet files are UTF-8", "leave --encoding out")
+        raise DataError(f"{path}: texts in Parquet files are always UTF-8", "leave --encoding out")
     columns = None if options.columns is None else tuple(options.columns)
     return Dialect(options.delimiter, columns, options.encoding or UTF8)
 
@@ -296,7 +296,7 @@ def schema(
             kinds = first.field(name).type, other.field(name).type
             if kinds[0] != kinds[1]:
                 raise DataError(
-                    f"{source.path}: column {name!r} is {kinds[1]}, in {sources[0].path} it is {kinds[0]}",
+                    f"column {name!r} is {kinds[1]} in {source.path}, but {kinds[0]} in {sources[0].path}",
                     "write the files with the same types",
                 )
     return first
@@ -327,7 +327,7 @@ def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHin
         In the order of the sources; empty when there are no records.
     """
     if part_bytes < 1:
-        raise DataError(f"parts of {part_bytes} bytes", "choose a positive size")
+        raise DataError(f"part_bytes is {part_bytes}", "choose a positive size")
     return FORMATS[sources[0].format].split(sources, part_bytes, hints)
 
 

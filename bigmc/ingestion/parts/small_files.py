@@ -1,4 +1,4 @@
-"""Many small files become one part: its folder, receipt and shards cost more than a few rows do."""
+"""Combine many small files into one part, to save folders, receipts and shards."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Sources that can be read only once, written to a file first: pipes, and streams of rows in memory.
+"""Write sources that can be read only once, pipes and streams of rows, to a file first.
 
-An ingest reads its sources twice, and again after a kill. What comes as a stream is therefore written beside
-the dataset, in bounded memory, and removed when the ingest has ended. Its bytes decide whether it is the same
-source as before.
+An ingest reads its sources twice, and again after a kill. So streams are written to a file beside
+the dataset, in bounded memory, which is removed when the ingest has ended. A hash of the bytes identifies
+the source.
 """
 
 from __future__ import annotations
@@ -107,14 +107,15 @@ def spool_rows(item: Any, name: str, target: Path) -> None:
     batches = (_writable(table) for table in _batches(item, name))
     first = next(batches, None)
     if first is None:
-        raise DataError(f"{name}: no rows", "give a stream that holds at least one")
+        raise DataError(f"{name}: no rows", "give a stream of at least one row")
     held: list[pa.Table] = []
     with disk.output(target) as file, pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
         for table in itertools.chain([first], batches):
             if table.schema != first.schema:
                 columns = f"{_named(first.schema)}, later ones {_named(table.schema)}"
                 raise DataError(
-                    f"{name}: some rows have the columns {columns}", "give rows of the same columns and types"
+                    f"{name}: rows have different columns, some {columns}",
+                    "give rows of the same columns and types",
                 )
             held.append(table)
             if sum(piece.nbytes for piece in held) >= GROUP_BYTES:
@@ -172,11 +173,15 @@ def _batches(item: Any, name: str) -> Iterator[pa.Table]:
             schema = table.schema
             yield table
         else:
-            raise DataError(f"{name}: a row is {type(head).__name__}", "give mappings or record batches")
+            raise DataError(
+                f"{name}: a row has the type {type(head).__name__}", "give mappings or record batches"
+            )
 
 
 def _table(rows: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Table:
     try:
         return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{name}: rows of several types ({error})", "give every column one type") from error
+        raise DataError(
+            f"{name}: values of a column have several types ({error})", "give every column one type"
+        ) from error

@@ -1,4 +1,4 @@
-"""Readers, one per format; `FORMATS` is the table of them."""
+"""Readers, one per format, in the table `FORMATS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every reader shares: sources, the parts they are cut into, the batches read from a part."""
+"""Common types of all readers: sources, parts, and batches."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def check_count(part: Part, n_rows: int) -> None:
     if n_rows != part.n_rows:
         raise DataError(
             f"{part.path}: part {part.index} has {n_rows} records, the scan counted {part.n_rows}",
-            "the file was changed meanwhile; start the ingest anew",
+            "the file has changed during the ingest; start the ingest again",
         )
 
 
@@ -236,7 +236,9 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
         if times == 1:
             continue
         if times > 1:
-            raise DataError(f"{path}: {times} columns are named {name!r}", "give every column its own name")
+            raise DataError(
+                f"{path}: {times} columns have the name {name!r}", "give every column its own name"
+            )
         listed = ", ".join(available[:30]) + (", …" if len(available) > 30 else "")
         near = difflib.get_close_matches(name, available, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""

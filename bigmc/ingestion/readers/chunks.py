@@ -1,4 +1,4 @@
-"""Text files as a stream of chunks of whole records; cutting and reading walk the same stream."""
+"""Read text files in chunks of whole records, for splitting and for reading."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def _pass_mark(buffer: NDArray[np.uint8], size: int, path: str) -> int:
     """
     head = buffer[:3].tobytes()
     if size >= 2 and head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        raise DataError(f"{path}: the file is UTF-16", "say so: --encoding utf-16")
+        raise DataError(f"{path}: the file is UTF-16", "give --encoding utf-16")
     if size < 3 or head != codecs.BOM_UTF8:
         return 0
     buffer[: size - 3] = buffer[3:size].copy()

@@ -1,4 +1,4 @@
-"""CSV and TSV: cut by our scan, parsed by pyarrow, every column as text."""
+"""CSV and TSV: split by our own scan, parsed by pyarrow, with every column as text."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class DelimitedFormat(TextFormat):
                 f"{path}:1: the header is too long", "look for a quote that is never closed"
             ) from None
         raise DataError(
-            f"{path}: the file is empty", "begin it with a line of column names, or give them with --columns"
+            f"{path}: the file is empty", "start it with a line of column names, or give them with --columns"
         )
 
     def _names(self, chunk: Chunk, delimiter: str) -> list[str]:

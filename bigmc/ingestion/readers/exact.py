@@ -1,4 +1,4 @@
-"""Numbers that float64 holds exactly, and integers that it does not."""
+"""Find integers that float64 cannot represent exactly."""
 
 from __future__ import annotations
 

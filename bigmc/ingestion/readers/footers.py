@@ -1,4 +1,4 @@
-"""Footers of Parquet files, tried in a forked process: a damaged one may end the process that reads it."""
+"""Read Parquet footers in a forked process first, since a damaged footer may crash the process."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def check_footers(paths: Sequence[str], limit: RecordLimit | None = None) -> Non
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGALRM:
         path = paths[max(0, len(sizes) - 1)]
         raise DataError(
-            f"{path}: not a readable Parquet file (its footer crashes the library that reads it)",
-            "check it, or fetch it anew",
+            f"{path}: not a readable Parquet file (its footer crashes pyarrow)",
+            "check the file, or download it again",
         )
     if limit is not None and any(sizes):
         largest = max(range(len(sizes)), key=lambda i: int(sizes[i] or 0))

@@ -38,7 +38,7 @@ def stored_dtype(values: NDArray[Any], path: str) -> NDArray[Any]:
         return values.astype(np.float32)
     if values.dtype.kind not in "iu":
         raise DataError(
-            f"{path}: values of type {values.dtype} are not numbers of the kind needed",
+            f"{path}: values of type {values.dtype} are not supported",
             "pass integers, booleans or floats up to 64 bits",
         )
     lo, hi = (int(values.min()), int(values.max())) if values.size else (0, 0)
@@ -110,7 +110,7 @@ class MatrixFormat:
             if array.shape[1] != width:
                 raise DataError(
                     f"{source.path} has {array.shape[1]} features, {sources[0].path} has {width}",
-                    "all arrays must have the same features",
+                    "give arrays with the same features",
                 )
             if scipy.sparse.issparse(array):
                 n_bytes = array.data.nbytes + array.indices.nbytes

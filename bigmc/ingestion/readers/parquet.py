@@ -59,7 +59,7 @@ def _refusing(path: str) -> Iterator[None]:
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
-            f"{path}: not a readable Parquet file ({reason})", "check it, or fetch it anew"
+            f"{path}: not a readable Parquet file ({reason})", "check the file, or download it again"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Columns as the ingest takes them: dictionaries decoded, views laid out one after another."""
+"""Convert columns to plain types: decode dictionaries, copy views to contiguous strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a record may be within a memory limit, and what becomes of longer ones."""
+"""The maximum length of records within a memory limit."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class RecordLimit:
         return LongRecordError(
             f"{path}:{line}: a record of {format_bytes(n_bytes)} cannot be read with a memory limit of "
             f"{format_bytes(self.memory)}",
-            f"give --memory {-(-needed // 10**6)}MB or more, or cut the record into several",
+            f"give --memory {-(-needed // 10**6)}MB or more, or split the record",
             n_bytes,
         )
 
@@ -91,7 +91,7 @@ class RecordLimit:
         """
         if n_bytes > UNTOLD_BYTES and self.base + n_bytes > self.memory:
             raise MemoryLimitError(
-                f"{path}: a file of so many columns and row groups takes {format_bytes(n_bytes)} to read, "
+                f"{path}: reading its many columns and row groups takes {format_bytes(n_bytes)}, "
                 f"too much for a memory limit of {format_bytes(self.memory)}",
                 f"give --memory {-(-(self.base + n_bytes) // 10**6)}MB or more, or write fewer row groups",
             )

@@ -1,4 +1,4 @@
-"""Rows that cannot be used: where they are, why, and what becomes of them."""
+"""Invalid rows: their place, the reason, and how to handle them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the readers of text formats share: records become batches, bad ones are set aside with a reason."""
+"""Base of the readers of text formats: convert records to batches and set invalid ones aside."""
 
 from __future__ import annotations
 

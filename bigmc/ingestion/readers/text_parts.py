@@ -1,4 +1,4 @@
-"""Text files cut into parts at records, and the chunks of a part."""
+"""Split text files into parts at record boundaries, and read the chunks of a part."""
 
 from __future__ import annotations
 

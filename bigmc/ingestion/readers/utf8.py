@@ -1,4 +1,4 @@
-"""Which text is not UTF-8: Arrow's readers check this late or never."""
+"""Find text that is not UTF-8, which Arrow's readers check late or never."""
 
 from __future__ import annotations
 

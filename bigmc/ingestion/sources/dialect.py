@@ -1,4 +1,4 @@
-"""How a text file is written."""
+"""The format of a text file: delimiter, column names, encoding."""
 
 from __future__ import annotations
 

@@ -33,13 +33,13 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
         item = pa.table(item)
     if isinstance(item, pa.Table):
         if labels is not None:
-            raise DataError(f"{name}: labels passed beside a table", "name the column of the labels")
+            raise DataError(f"{name}: a table cannot have separate labels", "name its label column")
         return Source(name, "table", item)
     if scipy.sparse.issparse(item):
         # Rows of the other sparse layouts cannot be sliced; a CSR matrix is not copied.
         item, kind = scipy.sparse.csr_array(item), "sparse"
     elif isinstance(item, np.ma.MaskedArray):
-        raise DataError(f"{name}: a masked array", "fill or drop the masked values")
+        raise DataError(f"{name}: masked arrays are not supported", "fill or drop the masked values")
     elif isinstance(item, np.ndarray):
         item, kind = np.asarray(item), "array"
     elif hasattr(item, "dask") and hasattr(item, "chunks") and hasattr(item, "blocks"):
@@ -74,7 +74,7 @@ def _checked(array: Any, name: str, labels: Any) -> Any:
     if array.ndim != 2:
         raise DataError(f"{name}: {array.ndim} dimensions", "pass samples as rows and features as columns")
     if np.isnan(array.shape[0]):
-        raise DataError(f"{name}: the sizes of its chunks are unknown", "call compute_chunk_sizes() first")
+        raise DataError(f"{name}: the chunk sizes are unknown", "call compute_chunk_sizes() first")
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise DataError(f"{name}: values of type {array.dtype}", "pass numbers of up to 64 bits")
     if labels is None:

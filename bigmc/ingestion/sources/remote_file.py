@@ -1,6 +1,6 @@
 """Files at addresses such as ``s3://bucket/name``, ``gs://…``, ``az://…``, ``https://…`` or ``hf://…``.
 
-They are what fsspec and its file systems read. Nothing is copied: a reader asks for ranges of bytes, and
+fsspec and its file systems read them. Nothing is copied to disk: a reader requests byte ranges and
 keeps one at a time.
 """
 
@@ -43,7 +43,7 @@ def list_address(address: str) -> list[str]:
         return [address]
     addresses = place.files()
     if not addresses:
-        raise DataError(f"{address}: no file there", "check the address")
+        raise DataError(f"{address}: no such file", "check the address")
     return addresses
 
 
@@ -84,8 +84,8 @@ class RemoteFile:
             content: bytes = self._fs.cat_file(self._path, start=start, end=stop)
         if len(content) != stop - start:
             raise DataError(
-                f"{self.address}: {len(content)} bytes came where {stop - start} were requested",
-                "the file has changed meanwhile, or its server does not serve ranges of bytes",
+                f"{self.address}: {len(content)} bytes received, {stop - start} requested",
+                "check that the file has not changed and that its server supports byte ranges",
             )
         return content
 

@@ -1,6 +1,6 @@
 """One source of samples: a file, an array or a table; how it is identified, and how its bytes are read.
 
-Text comes as a stream of UTF-8: decompressed by the ending of its name, decoded from its encoding.
+Text becomes a stream of UTF-8, decompressed according to the extension and decoded from its encoding.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ class _Decoded(io.RawIOBase):
         except UnicodeError as error:
             encoding = self._file.dialect.encoding
             raise DataError(
-                f"{self._file.path}: not {encoding} from about line {self._n_lines} on ({error})",
-                "name the encoding it has with --encoding; latin-1 takes any bytes",
+                f"{self._file.path}: not valid {encoding} from about line {self._n_lines} on ({error})",
+                "give its encoding with --encoding; latin-1 accepts any bytes",
             ) from None
         self._n_lines += text.count(b"\n")
         return text
@@ -288,5 +288,7 @@ def fill(stream: BinaryIO, buffer: memoryview) -> int:
 def unreadable(path: str, error: BaseException) -> DataError:
     """Return the error for a file that cannot be read."""
     if isinstance(error, PermissionError):
-        return DataError(f"{path}: not allowed to read the file", "give the process read access")
-    return DataError(f"{path}: the file cannot be read ({error})", "check that it is complete; fetch it anew")
+        return DataError(f"{path}: no permission to read the file", "give the process read access")
+    return DataError(
+        f"{path}: the file cannot be read ({error})", "check that it is complete, or download it again"
+    )

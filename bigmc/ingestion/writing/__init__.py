@@ -1,1 +1,1 @@
-"""From batches to shards and a published dataset: one part, and the end of all."""
+"""Write batches to shards, and publish the dataset."""

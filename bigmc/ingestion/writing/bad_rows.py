@@ -1,4 +1,4 @@
-"""Batches without the rows that cannot be used."""
+"""Remove invalid rows from batches."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class PartWriter:
     sources : sequence of Source
         Where from.
     recipe : Recipe
-        What to make of it.
+        How to make the dataset.
     shares : Shares
         Memory of this worker.
     folder : Path

@@ -1,4 +1,4 @@
-"""The end of an ingest: the finished parts become a dataset, and its manifest is published."""
+"""Publish the finished parts of an ingest as a dataset."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Publication:
         Raises
         ------
         DataError
-            If the rows hold fewer than two classes, or no feature at all.
+            If the rows have fewer than two classes, or no features.
         """
         parts = self.parts
         trim()
@@ -81,7 +81,7 @@ class Publication:
         trim()
         entries = self._place_shards(receipts, classes, n_features, progress)
         if not sum(entry.nnz for entry in entries):
-            raise DataError(f"{parts[0].path}: the rows have no features", "name columns that hold some")
+            raise DataError(f"{parts[0].path}: the rows have no features", "name columns that have values")
         map = self.recipe.features.map
         own = (len(map.mean) if map else n_features) if not self.recipe.features.columns else 0
         first_index = parts[0].options.get("first_index")
@@ -117,7 +117,7 @@ class Publication:
         sets = agree_on_sets([receipt.sets for receipt in receipts])
         if self.before is not None and self.before.has_sets != sets:
             has = "a set of labels" if self.before.has_sets else "one label"
-            raise DataError(f"a row of the dataset has {has}", "append rows that have the same")
+            raise DataError(f"rows of the dataset have {has}", "append rows of the same kind")
         if self.before is None:
             return merge_classes(labels, types)
         return extend_classes(self.before.classes.tolist(), labels, types)

@@ -1,4 +1,4 @@
-"""Where the shards of all parts go in the dataset: numbered in order, small ones merged, labels recoded."""
+"""Place the shards of all parts in the dataset: number them, merge small ones, recode labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which split a row belongs to: by a hash of its number or of its group, never by its position."""
+"""Assign rows to splits, by a hash of their number or group."""
 
 from __future__ import annotations
 

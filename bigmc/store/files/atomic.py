@@ -1,4 +1,4 @@
-"""Files that are either complete or absent, whatever kills the process that writes them."""
+"""Write files atomically: complete or absent, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bigmc.errors import BusyError
 from bigmc.store.files import disk
 from bigmc.store.files.layout import FileEntry
 
-#: Ending of everything not yet in place; what a killed writer leaves behind.
+#: Extension of files not yet in place, which killed writers leave behind.
 PARTIAL = ".partial"
 
 _READ_BYTES = 1 << 20
@@ -27,14 +27,14 @@ _FOLDER_TRIALS = 20
 
 
 def replace_folder(aside: Path, folder: Path) -> None:
-    """Put a finished folder, synced, in the place of what is there; a reader sees all or nothing."""
+    """Replace a folder atomically by a finished, synced one."""
     disk.clear(folder)
     disk.rename(aside, folder)
     disk.sync(folder.parent)
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder so that it is all there or not at all, whatever kills the process."""
+    """Remove a folder atomically: after a kill it is complete or gone."""
     aside = folder.with_name(f".{folder.name}{PARTIAL}")
     disk.try_clear(aside)
     if folder.exists():
@@ -44,10 +44,9 @@ def remove_tree(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file aside for writing; on leaving it is renamed to `path`, on an error removed.
+    """Open a temporary file for writing; at the end it is renamed to `path`, on an error removed.
 
-    Readers see the old contents or the new, never a part. What killed writers of the same file have left
-    aside is removed.
+    Readers see the old contents or the new, never a part. Temporary files of killed writers are removed.
     """
     _remove_leftovers(path)
     raw = _open_aside(path)
@@ -56,7 +55,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             raw.sync()
-            disk.rename(raw.name, path)  # still locked: nobody takes it for a leftover
+            disk.rename(raw.name, path)  # still locked, so no process treats it as a leftover
     except BaseException:
         with suppress(OSError):
             disk.unlink(raw.name)
@@ -65,7 +64,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open_aside(path: Path) -> disk.OutputFile:
-    """Return a new file beside `path`, locked as long as it is open: so others know that its writer lives."""
+    """Return a new file beside `path`, locked while it is open to show that its writer is alive."""
     while True:
         aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{PARTIAL}")
         raw = disk.new_file(aside)
@@ -76,19 +75,19 @@ def _open_aside(path: Path) -> disk.OutputFile:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove files written aside for `path` whose writers are dead."""
+    """Remove temporary files for `path` whose writers are dead."""
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
         with suppress(OSError):
             handle = os.open(leftover, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while the writer lives
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the writer is alive
                 disk.unlink(leftover)
             finally:
                 os.close(handle)
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write a whole file so that readers see the old contents or the new."""
+    """Write a file atomically: readers see the old contents or the new."""
     with replacing(path) as file:
         file.write(content)
 
@@ -108,14 +107,14 @@ def sha256(path: Path) -> str:
 
 
 class IfBusy(Enum):
-    """What becomes of a process that wants a lock which another one holds."""
+    """What to do if another process holds a lock."""
 
     REFUSE = "refuse"
     WAIT = "wait"
 
 
 def _acquire(held: FileLock, folder: Path) -> None:
-    """Acquire a lock in a folder that a process which has finished may remove at the same moment."""
+    """Acquire a lock in a folder that a finishing process may remove at the same time."""
     for _ in range(_FOLDER_TRIALS):
         disk.make_folder(folder)
         with suppress(FileNotFoundError):
@@ -132,12 +131,12 @@ def exclusive(lock: Path, if_busy: IfBusy = IfBusy.REFUSE) -> Iterator[None]:
     Parameters
     ----------
     lock : Path
-        Made if it is not there.
+        Lock file; created if it does not exist.
 
     Raises
     ------
     BusyError
-        If another process, or another thread of this one, holds it, and nothing is waited for.
+        If another process, or another thread of this one, holds it, and waiting is not requested.
     """
     held = FileLock(lock, timeout=-1 if if_busy is IfBusy.WAIT else 0)
     try:

@@ -1,12 +1,12 @@
-"""Local copies of datasets in object stores: bounded in size, the ones read longest ago go first.
+"""Local copies of datasets in object stores, bounded in size; the least recently read are removed first.
 
 A copy is a folder under ``$BIGMC_CACHE/copies`` (by default ``~/.cache/bigmc/copies``) with a lock file
-beside it. A reader of a copy holds its lock shared, which the system releases when the process dies, and a
-copy is removed only by who holds its lock alone. The time of the lock file is when the copy was last opened.
+beside it. A reader holds a shared lock, which the system releases when the process dies. Removing a copy
+needs the exclusive lock. The time of the lock file is when the copy was last opened.
 
-``$BIGMC_CACHE_SIZE``, such as ``200GB``, bounds the copies; without it they may take half of what the disk
-has for them. Before files are downloaded, copies that nobody reads are deleted. What is being read is never
-removed: where it alone takes more, the bound is passed.
+``$BIGMC_CACHE_SIZE``, such as ``200GB``, bounds the copies; without it they may take half of the
+free disk space. Unused copies are deleted before files are downloaded. Copies in use are never
+removed, even if they exceed the bound.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, remove_tree
 
 _LOCK = ".lock"
-#: Room is made for this part of the bound at least, so that the copies are seldom counted.
+#: Free at least this share of the bound at a time, so that copies are seldom counted.
 _STEP = 1 / 16
-#: Part of the disk's free bytes and those of the copies together that they may take by default.
+#: Default share that copies may take of the disk's free bytes plus their own.
 _DEFAULT = 0.5
 
 
 def cache_folder() -> Path:
-    """Return the folder for local copies of what lies in object stores."""
+    """Return the folder for local copies of objects in stores."""
     folder = os.environ.get("BIGMC_CACHE")
     return Path(folder) if folder else Path.home() / ".cache" / "bigmc"
 
 
 class Copy:
-    """The local copy of a dataset, which stays as long as somebody has an object of this class.
+    """The local copy of a dataset; it is kept while any process has an object of this class.
 
     Attributes
     ----------
@@ -58,15 +58,15 @@ class Copy:
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has removed it by hand."""
+        """Whether it still exists."""
         return _is_named(self._handle, _lock_of(self.folder)) and self.folder.exists()
 
     def touch(self) -> None:
-        """Remember that it was opened now."""
+        """Record that it was opened now."""
         os.utime(self._handle)
 
     def make_room(self, n_bytes: int) -> None:
-        """Remove copies that nobody reads, the ones opened longest ago first, for bytes about to come.
+        """Remove unused copies, least recently opened first, to make space for new bytes.
 
         Raises
         ------
@@ -90,7 +90,7 @@ _opening = threading.Lock()
 
 
 def open_copy(name: str) -> Copy:
-    """Return the copy of a name, made if there is none; one for all that this process reads of it."""
+    """Return the copy of a name, created if needed and shared within this process."""
     with _opening:
         path = copies_folder() / name
         entry = _open.get(path)
@@ -108,13 +108,13 @@ def copies_folder() -> Path:
 def _copies() -> list[Path]:
     folders = [path for path in copies_folder().iterdir() if path.is_dir()]
     for left in folders:
-        if left.name.startswith(".") and left.name.endswith(PARTIAL):  # by a process killed while it removed
+        if left.name.startswith(".") and left.name.endswith(PARTIAL):  # by a process killed during removal
             disk.try_clear(left)
     return [folder for folder in folders if not folder.name.startswith(".")]
 
 
 def _removed(folder: Path) -> bool:
-    """Remove a copy unless somebody reads it; return whether it is gone."""
+    """Remove a copy unless it is in use; return whether it is gone."""
     handle = _locked(_lock_of(folder), fcntl.LOCK_EX | fcntl.LOCK_NB)
     if handle is None:
         return False
@@ -127,7 +127,7 @@ def _removed(folder: Path) -> bool:
 
 
 def _locked(lock: Path, how: int) -> int | None:
-    """Return a handle of a lock file that is held; None if it should not be waited for and another has it."""
+    """Return the handle of an acquired lock file; None if it is held elsewhere and must not wait."""
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -137,7 +137,7 @@ def _locked(lock: Path, how: int) -> int | None:
             return None
         if _is_named(handle, lock):
             return handle
-        os.close(handle)  # who had it before has removed the file
+        os.close(handle)  # the previous holder has removed the file
 
 
 def _is_named(handle: int, path: Path) -> bool:
@@ -164,17 +164,19 @@ def _size(folder: Path) -> int:
         for name in names:
             try:
                 total += os.lstat(os.path.join(parent, name)).st_size
-            except FileNotFoundError:  # renamed meanwhile
+            except FileNotFoundError:  # renamed in the meantime
                 continue
     return total
 
 
 def _bound(n_bytes: int) -> int:
-    """Return the bytes that copies may take, of which there are so many now."""
+    """Return the bytes that copies may take, given how many they take now."""
     text = os.environ.get("BIGMC_CACHE_SIZE")
     if not text:
         return int(_DEFAULT * (n_bytes + shutil.disk_usage(copies_folder()).free))
     try:
         return parse_bytes(text)
     except ValueError as error:
-        raise BigmcError(f"BIGMC_CACHE_SIZE: {error}", "set it to 200GB, say, or leave it out") from None
+        raise BigmcError(
+            f"BIGMC_CACHE_SIZE: {error}", "set it to a size such as 200GB, or unset it"
+        ) from None

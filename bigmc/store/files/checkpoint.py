@@ -1,4 +1,4 @@
-"""A solver's state in one file: replaced whole, read without pickle."""
+"""A solver's state in one file: replaced atomically, read without pickle."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _FILE = "checkpoint.npz"
 _META = "meta"
 _ARRAY = "array."
 _VERSION = 1
-#: Bytes from which on an array is not read into memory: where states are larger than its limit, it is one of
-#: these, such as the dual variables of all samples.
+#: Arrays from this many bytes on are not read into memory. States larger than the limit consist mostly of
+#: such arrays, for example the dual variables of all samples.
 _LARGE = 32 << 20
 #: Bytes copied at once.
 _COPIED = 1 << 20
 
 
 class FileCheckpoint:
-    """Keeps the last saved state in a folder; a kill while saving leaves the one before.
+    """Keeps the last saved state in a folder; a kill while saving leaves the previous state.
 
     Parameters
     ----------
     folder : Path or str
-        Made when first saved to.
+        Created at the first save.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -47,7 +47,7 @@ class FileCheckpoint:
         Parameters
         ----------
         meta : dict
-            What JSON can hold; floats and integers of any size come back to the bit.
+            JSON data; floats and integers of any size are restored exactly.
         arrays : dict of str to array
             Of numbers, booleans or fixed-width strings.
         """
@@ -61,13 +61,13 @@ class FileCheckpoint:
             np.savez(file, **everything)
 
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
-        """Return ``(meta, arrays)`` as last saved, or None if nothing was; large arrays lie in files.
+        """Return ``(meta, arrays)`` as last saved, or None; large arrays are kept in files.
 
         Raises
         ------
         StoreError
-            If the file is damaged or of another version. Saving is atomic, so this is no trace of a
-            kill, and starting over silently would hide it.
+            If the file is damaged or from another version. Saving is atomic, so a kill cannot cause this,
+            and silently starting over would hide it.
         """
         try:
             with zipfile.ZipFile(self.path) as archive:
@@ -85,21 +85,21 @@ class FileCheckpoint:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile):
             pass
         raise StoreError(
-            f"the checkpoint {self.path} is damaged or of another version", "delete it to start over"
+            f"the checkpoint {self.path} is damaged or from another version", "delete it to start over"
         )
 
     def clear(self) -> None:
-        """Remove the state, as after the run it belongs to has finished."""
+        """Remove the state after the run has finished."""
         disk.unlink(self.path)
 
 
 def _by_rows(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, or a copy if it would be written by columns: `_read` does not turn it."""
+    """Return the array, or a C-ordered copy, since `_read` does not support Fortran order."""
     return array if array.flags.c_contiguous or not array.flags.f_contiguous else np.ascontiguousarray(array)
 
 
 def _read(archive: zipfile.ZipFile, name: str, folder: Path) -> NDArray[Any]:
-    """Return an array; a large one as a copy in a file of the folder, see `file_array`."""
+    """Return an array; large arrays as copies in a file of the folder, see `file_array`."""
     n_bytes = archive.getinfo(name).file_size
     if n_bytes < _LARGE:
         return read_npy(archive.read(name))
@@ -112,6 +112,6 @@ def _read(archive: zipfile.ZipFile, name: str, folder: Path) -> NDArray[Any]:
         for lo in range(0, len(content), _COPIED):
             piece = stream.read(min(_COPIED, len(content) - lo))
             content[lo : lo + len(piece)] = np.frombuffer(piece, np.uint8)
-        if stream.read(1):  # at the end its checksum is compared
+        if stream.read(1):  # reading to the end checks the checksum
             raise ValueError(f"{name} is longer than its header says")
     return array

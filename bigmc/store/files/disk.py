@@ -1,8 +1,8 @@
-"""Every change that bigmc makes to a disk, one system call each.
+"""All changes that bigmc makes to a disk, one system call each.
 
-Datasets, models, checkpoints and results are written through these functions and nowhere else, so that a
-test can record the calls, stop the process between any two of them, or let any one of them fail. Two things
-stay outside: scratch files that live no longer than a run, and the locks of ``filelock``.
+Only these functions write datasets, models, checkpoints and results, so a test can record the calls, stop
+the process between any two of them, or make any of them fail. Two exceptions are scratch files, which last
+only for a run, and the locks of ``filelock``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _OVER = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 class SystemCalls:
-    """The calls as the system offers them; a test puts an object of a subclass in the place of `calls`."""
+    """The system calls; tests replace `calls` by an object of a subclass."""
 
     def open(self, path: str, flags: int) -> int:
-        """Open a file and return its handle; a new one gets the permissions the user's umask leaves."""
+        """Open a file and return its handle; a new file gets permissions by the user's umask."""
         return os.open(path, flags, 0o666)
 
     def write(self, handle: int, content: Bytes, offset: int) -> int:
@@ -42,7 +42,7 @@ class SystemCalls:
         os.ftruncate(handle, size)
 
     def sync(self, handle: int) -> None:
-        """Return when a file's contents, or a folder's names, survive a power cut."""
+        """Sync a file's contents, or a folder's names, to survive a power cut."""
         os.fsync(handle)
 
     def close(self, handle: int) -> None:
@@ -50,7 +50,7 @@ class SystemCalls:
         os.close(handle)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or folder another name, replacing the file or empty folder that has it."""
+        """Rename a file or folder, replacing a file or empty folder of that name."""
         os.replace(source, target)
 
     def mkdir(self, path: str) -> None:
@@ -67,11 +67,11 @@ class SystemCalls:
 
 
 calls = SystemCalls()
-"""What carries out the calls of this process."""
+"""The calls of this process."""
 
 
 class OutputFile(io.RawIOBase):
-    """A file open for writing; it has no ``fileno``, so that nobody writes past `calls`.
+    """A file open for writing; it has no ``fileno``, so all writes go through `calls`.
 
     Parameters
     ----------
@@ -100,13 +100,13 @@ class OutputFile(io.RawIOBase):
         return written
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to another place and return it."""
+        """Seek, and return the new position."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._handle).st_size}[whence]
         self._at = base + offset
         return self._at
 
     def tell(self) -> int:
-        """Return the place of the next write."""
+        """Return the position of the next write."""
         return self._at
 
     def truncate(self, size: int | None = None) -> int:
@@ -132,12 +132,12 @@ class OutputFile(io.RawIOBase):
 
 
 def new_file(path: Path | str) -> OutputFile:
-    """Make a file that is not there yet and open it for writing."""
+    """Create a new file and open it for writing."""
     return OutputFile(str(path), calls.open(str(path), _NEW))
 
 
 def extend_file(path: Path | str, size: int) -> OutputFile:
-    """Open a file to write behind its first `size` bytes; what was there is cut off, a missing file made."""
+    """Open a file to write after its first `size` bytes; truncate the rest, create a missing file."""
     file = OutputFile(str(path), calls.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
     file.truncate(size)
     file.seek(size)
@@ -146,27 +146,27 @@ def extend_file(path: Path | str, size: int) -> OutputFile:
 
 @contextmanager
 def output(path: Path | str) -> Iterator[IO[bytes]]:
-    """Open a file for writing over what it held."""
+    """Open a file for overwriting."""
     with buffered(OutputFile(str(path), calls.open(str(path), _OVER))) as file:
         yield file
 
 
 @contextmanager
 def buffered(raw: OutputFile) -> Iterator[IO[bytes]]:
-    """Write to a file in large pieces; it is closed on leaving."""
+    """Write to a file through a buffer, and close it at the end."""
     file = io.BufferedWriter(raw, _BUFFER_BYTES)
     try:
         yield cast(IO[bytes], file)
         file.flush()
     except BaseException:
-        with suppress(OSError):  # the first error is the one to tell
+        with suppress(OSError):  # report the first error
             raw.close()
         raise
     raw.close()
 
 
 def write_file(path: Path | str, content: Bytes) -> None:
-    """Write a whole file, over what it held; neither atomic nor synced."""
+    """Overwrite a file; neither atomic nor synced."""
     raw = OutputFile(str(path), calls.open(str(path), _OVER))
     try:
         left = memoryview(content)
@@ -187,7 +187,7 @@ def sync(path: Path | str) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make every file and every name under `folder` survive a power cut."""
+    """Sync every file and folder under `folder`, to survive a power cut."""
     for root, _, names in os.walk(folder, topdown=False):
         for name in names:
             sync(os.path.join(root, name))
@@ -200,7 +200,7 @@ def rename(source: Path | str, target: Path | str) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are missing.
+    """Create a folder and its missing parents.
 
     Raises
     ------
@@ -218,13 +218,13 @@ def make_folder(path: Path) -> None:
 
 
 def unlink(path: Path | str) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file if it exists."""
     with suppress(FileNotFoundError):
         calls.unlink(str(path))
 
 
 def clear(path: Path) -> None:
-    """Remove a file or a folder with all that is in it, if it is there; links are not followed."""
+    """Remove a file, or a folder with its contents, if it exists; links are not followed."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -250,7 +250,7 @@ def _remove_folder(path: Path | str) -> None:
 
 
 def try_clear(path: Path) -> None:
-    """Remove what is no longer needed; what cannot be removed stays."""
+    """Remove an unneeded file or folder, ignoring errors."""
     with suppress(OSError):
         clear(path)
 

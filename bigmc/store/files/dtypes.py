@@ -1,4 +1,4 @@
-"""The dtypes values are stored in: always the smallest that holds every one of them exactly."""
+"""Storage types of values: the smallest dtype that holds all of them exactly."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _for_integers(pieces: list[NDArray[Any]]) -> np.dtype[Any]:
         # Compared one by one and as floats of the full width: a cast back to integers may overflow.
         if all(float(dtype.type(x)) == x for piece in pieces for x in np.unique(piece).tolist()):
             return dtype
-    raise DataError(f"integers up to {max(high, -low)} are not exact in float64")
+    raise DataError(f"float64 cannot represent integers up to {max(high, -low)} exactly")
 
 
 def common_dtype(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:

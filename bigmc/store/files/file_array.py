@@ -1,4 +1,4 @@
-"""Arrays too large for memory, in a file that ends with them."""
+"""Arrays too large for memory, in a temporary file."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from numpy.typing import DTypeLike, NDArray
 
 
 def file_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> NDArray[Any]:
-    """Return an array of zeros whose elements are pages of a file, not memory of the process.
+    """Return an array of zeros, mapped from a file instead of allocated in memory.
 
-    The system writes them back when others need memory. The file has no name: it goes with the array, however
-    the process ends.
+    The system writes pages back when memory is needed. The file has no name, so it disappears with the array,
+    however the process ends.
 
     Parameters
     ----------
     shape : tuple of int
     dtype : dtype
     folder : Path, optional
-        Of the file, by default the system's for temporary files.
+        Folder of the file; by default the system's temporary folder.
 
     Raises
     ------
     OSError
-        If the disk has no space for all of it; later there is no other way to learn that than a signal.
+        If the disk has too little space; later, a lack of space could only be noticed by a signal.
     """
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     if size == 0:

@@ -1,4 +1,4 @@
-"""Files of a dataset on disk compared with what its manifest says of them."""
+"""Compare the files of a dataset with its manifest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_sizes(folder: Path, files: Iterable[FileEntry], root: Path) -> None:
     Raises
     ------
     StoreError
-        If one is missing, has another size, or lies elsewhere by a link.
+        If one is missing, has another size, or is a link to a place outside.
     """
     seen: set[str] = set()
     for file in files:
@@ -40,7 +40,7 @@ def check_sizes(folder: Path, files: Iterable[FileEntry], root: Path) -> None:
 
 
 def _check_inside(path: Path, root: Path) -> None:
-    """Refuse a path that leaves a folder through a link; the caller names the path."""
+    """Raise an error if a path leaves a folder through a link; the caller adds the path."""
     real = os.path.realpath(path)
     if not real.startswith(os.path.join(os.path.realpath(root), "")):
         raise ValueError(f"is a link to {real}, outside of the folder")

@@ -59,9 +59,9 @@ APPENDS = "appends"
 ROWS_TABLE = "rows.parquet"
 MATRIX = "x"
 SAMPLE_WEIGHT = "sample_weight"
-"""Column of ``rows.parquet`` with the weight of each sample, where the ingest was given some."""
+"""Column of ``rows.parquet`` with the weight of each sample, if the ingest had weights."""
 GROUP_HASH = "group_hash"
-"""Column of ``rows.parquet`` with a hash of the group of each sample, where the ingest was given groups."""
+"""Column of ``rows.parquet`` with a hash of the group of each sample, if the ingest had groups."""
 
 _NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
 
@@ -75,8 +75,8 @@ def shard_folder(path: Path, name: str) -> Path:
 
 
 def damaged(path: Path | str, why: str) -> StoreError:
-    """Return the error for a file that is not as it was written."""
-    one_line = " ".join(why.split())  # Arrow's messages have several
+    """Return the error for a damaged file."""
+    one_line = " ".join(why.split())  # Arrow's messages have several lines
     return StoreError(f"{path}: {one_line}", "run bigmc verify")
 
 
@@ -91,7 +91,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """What the manifest says of one shard.
+    """The entry of a shard in the manifest.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Manifest:
     files : tuple of FileEntry
         Files outside the shards, paths relative to the dataset.
     features : dict
-        What the features are; copied into every model.
+        Description of the features; copied into every model.
     weighting : dict
         See `bigmc.store.weighting.Weighting.to_dict`.
     provenance : dict
@@ -153,11 +153,11 @@ class Manifest:
     rows_in, rows_quarantined : int
         ``rows_in`` = stored rows + quarantined rows.
     signature : str
-        Digest of sources and options, by which a finished ingest knows its rerun.
+        Digest of sources and options, by which a rerun recognises the finished ingest.
     appends : tuple of FileEntry
         Manifests of the ingests appended since, paths relative to the dataset.
     label_sets : bool
-        Labels are sets; written only where they are.
+        Whether labels are sets; written only if they are.
     """
 
     n_features: int
@@ -195,12 +195,12 @@ class Manifest:
         return [*self.files, *of_shards]
 
     def until(self, n_appends: int) -> Manifest:
-        """Return the manifest as it was when so many ingests had been appended."""
+        """Return the manifest as it was after this number of appends."""
         return replace(self, appends=self.appends[:n_appends])
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return `value` as the one JSON text equal values share."""
+    """Return `value` as canonical JSON, the same for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -214,7 +214,7 @@ def read_manifest(path: Path) -> Manifest:
     Raises
     ------
     StoreError
-        If there is no dataset, it is unfinished, of another version, or the manifest is damaged.
+        If the dataset is missing, unfinished or from another version, or the manifest is damaged.
     """
     file = path / MANIFEST
     try:
@@ -236,7 +236,7 @@ def read_manifest(path: Path) -> Manifest:
         raise StoreError(
             f"{path} was made by format version {version}; "
             f"this bigmc reads {READ_VERSIONS[0]} to {FORMAT_VERSION}",
-            "install the bigmc it was made with, or ingest again",
+            "install the version of bigmc that made it, or ingest again",
         )
     if fields.pop("checksum", None) != _digest(fields):
         raise damaged(file, "edited or damaged: its checksum does not match")
@@ -252,7 +252,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _check(manifest: Manifest) -> None:
-    """Refuse a manifest that names files elsewhere, or whose parts do not fit together."""
+    """Raise an error if a manifest names files elsewhere, or is inconsistent."""
     untrusted.check_types(manifest.__dict__, _TYPES)
     untrusted.check_whole(manifest.n_features, np.iinfo(np.int32).max, "n_features")
     if manifest.classes_type not in get_args(ClassesType):

@@ -1,4 +1,4 @@
-"""Arrays in NumPy's file format: a header that does not fit the file is refused before memory is taken."""
+"""NumPy's file format; a header that does not fit the file is refused before memory is allocated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_npy(content: bytes) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If the bytes are no such file, hold Python objects, or are not as many as the header says.
+        If the bytes are not such a file, hold Python objects, or do not match the size in the header.
     """
     stream = io.BytesIO(content)
     check_npy(stream, len(content))
@@ -41,7 +41,7 @@ def read_npy(content: bytes) -> NDArray[Any]:
 
 
 def check_npy(stream: BinaryIO, n_bytes: int) -> None:
-    """Compare the header of a ``.npy`` file with its length, and go back to its beginning.
+    """Check the header of a ``.npy`` file against its length, and rewind it.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def check_npy(stream: BinaryIO, n_bytes: int) -> None:
 
 
 def read_size(stream: BinaryIO) -> ArraySize:
-    """Return the size of the array in a ``.npy`` file by its header; what follows is not read.
+    """Return the size of the array in a ``.npy`` file, from its header only.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def read_size(stream: BinaryIO) -> ArraySize:
             shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
         else:
             raise ValueError(f"version {version} of the .npy format is not supported")
-    except Exception as error:  # NumPy parses the header as Python's literals: there are many ways to fail
+    except Exception as error:  # NumPy parses the header as Python literals: many errors
         raise ValueError(f"its header cannot be read ({type(error).__name__}: {error})") from None
     if dtype.hasobject or any(n < 0 for n in shape):
         raise ValueError(f"an array of shape {shape} and type {dtype} is not plain")

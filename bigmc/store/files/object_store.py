@@ -1,13 +1,13 @@
 """Datasets and models in an object store, at addresses such as ``s3://bucket/reviews.bigmc``.
 
-A dataset lies there as ``manifest.json`` and a folder ``data-ID`` with all other files, laid out as on a
-disk; ID is of the manifest's digest, so that two writers never write the same name with other contents. It is
-built on a local disk and sent, the manifest last, on condition that there is none: that is the commit. What
-an interrupted upload leaves is invisible, and the next upload resumes from it.
+A dataset is stored as ``manifest.json`` and a folder ``data-ID`` with all other files, in the same layout as
+on disk. ID comes from the manifest's digest, so two writers never write different contents to one name. It is
+built on a local disk and uploaded. The manifest comes last, only if there is none: this is the commit. The
+remains of an interrupted upload are invisible, and the next upload resumes from them.
 
 A reader keeps local copies of the shards it reads, each downloaded at its first use
-(`bigmc.store.files.cache`). Reading is then as from any local dataset, to the bit; only the first pass goes
-over the network. Files are compared with the manifest's SHA-256 when they arrive.
+(`bigmc.store.files.cache`). Reads then give the same bits as from a local dataset; only the first pass uses
+the network. The SHA-256 of downloaded files is checked against the manifest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bigmc.store.files.cache import Copy, cache_folder, open_copy
 from bigmc.store.files.layout import MANIFEST, FileEntry, read_manifest
 
 BATCH = 32
-"""Files uploaded or downloaded at once."""
+"""Files uploaded or downloaded at the same time."""
 
 _DIGITS = 16
 
@@ -56,7 +56,7 @@ class Address:
 
     @property
     def key(self) -> str:
-        """Name for local folders that belong to this place."""
+        """Name for local folders that belong to this address."""
         return hashlib.sha256(self.url.encode()).hexdigest()[:_DIGITS]
 
     def read(self, name: str = "") -> bytes | None:
@@ -75,12 +75,12 @@ class Address:
             return bool(fs.isfile(path))
 
     def write(self, content: bytes, name: str = "") -> None:
-        """Write an object, all at once, over what is there."""
+        """Write an object atomically, replacing an existing one."""
         with self.file_system() as (fs, path):
             fs.pipe_file(_join(path, name), content)
 
     def create(self, content: bytes, name: str = "") -> bool:
-        """Write an object unless there is one; of two who try at once, one is told False."""
+        """Create an object and return True, or False if it exists; concurrent calls cannot both create it."""
         with self.file_system() as (fs, path):
             try:
                 fs.pipe_file(_join(path, name), content, mode="create")
@@ -97,18 +97,18 @@ class Address:
         return {there[len(folder) + 1 :]: int(info["size"]) for there, info in listed.items()}
 
     def put(self, file: Path) -> None:
-        """Write an object of the contents of a local file, over what is there."""
+        """Upload a local file, replacing an existing object."""
         with self.file_system() as (fs, path):
             fs.put_file(str(file), path)
 
     def send(self, folder: Path, name: str, files: Sequence[str]) -> None:
-        """Write objects of the contents of local files; paths are relative to the folders."""
+        """Upload local files; paths are relative to the folders."""
         with self.file_system() as (fs, path):
             there = [_join(path, name, file) for file in files]
             fs.put([str(folder / file) for file in files], there, batch_size=BATCH)
 
     def bring(self, name: str, folder: Path, files: Sequence[FileEntry]) -> None:
-        """Make local copies of files; each appears whole and compared with its digest.
+        """Download files, each atomically and checked against its digest.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Address:
             for file, copy in zip(files, copies, strict=True):
                 if sha256(Path(copy)) != file.sha256:
                     raise StoreError(
-                        f"{self.url}/{name}/{file.path} is not what the manifest says", "run bigmc verify"
+                        f"{self.url}/{name}/{file.path} does not match the manifest", "run bigmc verify"
                     )
                 disk.rename(copy, folder / file.path)
 
@@ -148,7 +148,7 @@ class Address:
 
     @contextmanager
     def file_system(self) -> Iterator[tuple[Any, str]]:
-        """Yield file system and path; what goes wrong becomes an error that names the address."""
+        """Yield file system and path; errors name the address."""
         from fsspec.core import url_to_fs
 
         try:
@@ -166,16 +166,16 @@ class Address:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the files of a local folder come from: a dataset in an object store.
+    """A dataset in an object store, and its local copy.
 
     Attributes
     ----------
     address : Address
         Of the dataset.
     data : str
-        Folder of its data there.
+        Folder of its data in the store.
     copy : Copy
-        Its local copy, which may have only some of the files.
+        Its local copy, possibly with only some of the files.
     """
 
     address: Address
@@ -188,19 +188,19 @@ class Origin:
         return self.copy.folder
 
     def bring(self, files: Sequence[FileEntry], below: str = "") -> None:
-        """Make local copies of those files that have none; their paths are relative to ``below``."""
+        """Download files that have no local copy yet; paths are relative to ``below``."""
         missing = [file for file in files if not _is_there(self.folder / below / file.path, file)]
         self.copy.make_room(sum(file.bytes for file in missing))
         self.address.bring(_join(self.data, below), self.folder / below, missing)
 
 
 def find(url: str) -> Origin:
-    """Return the dataset at an address; of its local copy the manifest is there.
+    """Return the dataset at an address, with the manifest in its local copy.
 
     Raises
     ------
     StoreError
-        If there is none, or it cannot be reached.
+        If there is no dataset, or it cannot be reached.
     """
     origin = seek(url)
     if origin is None:
@@ -221,25 +221,25 @@ def seek(url: str) -> Origin | None:
 
 
 def building_folder(url: str) -> Path:
-    """Return the local folder where a dataset is built that will be sent to an address."""
+    """Return the local folder where a dataset for an address is built."""
     return cache_folder() / "building" / Address(url).key
 
 
 def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool:
-    """Send a finished dataset and commit it, unless there is one by then.
+    """Upload a finished dataset and commit it, unless there already is one.
 
     Parameters
     ----------
     folder : Path
-        The dataset on a local disk. Once sent it becomes the local copy of what is read from the address.
+        The dataset on a local disk. After the upload it becomes the local copy of the address.
     url : str
-        Where to.
+        Target address.
     progress : callable, optional
 
     Returns
     -------
     bool
-        Whether this dataset is the one that is there now; if not, nothing is left of it.
+        Whether this dataset was committed; if not, nothing of it remains.
     """
     address, files = Address(url), read_manifest(folder).all_files()
     content = (folder / MANIFEST).read_bytes()
@@ -256,7 +256,7 @@ def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool
         address.remove(name)
         remove_tree(folder)
         return False
-    with suppress(OSError):  # another process has downloaded some of it already
+    with suppress(OSError):  # another process has already downloaded some of it
         disk.rename(folder, open_copy(_copy_name(address, content)).folder)
     remove_tree(folder)
     return True
@@ -271,7 +271,7 @@ def read_file(path: str | Path) -> bytes | None:
 
 @contextmanager
 def local_file(path: str | Path) -> Iterator[Path]:
-    """Yield the path of a file, or of a copy for the time of use if it lies in an object store.
+    """Yield the path of a file, or of a temporary local copy of an object.
 
     Raises
     ------
@@ -292,15 +292,15 @@ def local_file(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def built(path: str | Path) -> Iterator[Path]:
-    """Yield a path to make a file at, over several runs if need be, which is then created in the store.
+    """Yield a path at which to build a file, if necessary over several runs; it is then uploaded.
 
-    What is at the address already is there from the beginning. Where the work stops, what was made stays for
-    the next run on this machine.
+    An existing object is there from the beginning. If the work stops, the unfinished file stays for the next
+    run on this machine.
 
     Raises
     ------
     StoreError
-        If another process has created another file there meanwhile.
+        If another process has created another file at the address.
     """
     if not is_remote(path):
         yield Path(path)
@@ -318,7 +318,7 @@ def built(path: str | Path) -> Iterator[Path]:
             address.write(content)
     elif not address.create(content) and address.read() != content:
         disk.unlink(made)
-        raise StoreError(f"another process was first to write {path}", "give another --to")
+        raise StoreError(f"another process has already written {path}", "give another --to")
     remove_tree(made.parent)
 
 

@@ -1,8 +1,8 @@
-"""Where a command may write its result: never over an input, and only over a file that is its own.
+"""Where a command may write its result: never over an input, and only over its own files.
 
-A result that does not say itself what it was made of has a receipt beside it: a hidden file,
-``.NAME.receipt.json``. The command that finds its own receipt, and the result as it left it, has nothing to
-do; any other file that exists is refused unless it may be replaced. Devices and pipes are written into.
+A result that does not record how it was made has a receipt beside it, the hidden file
+``.NAME.receipt.json``. If a command finds its own receipt and an unchanged result, it has nothing to do. Any
+other existing file is refused unless it may be replaced. Devices and pipes are written to directly.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from bigmc.store.files.object_store import Address, is_remote
 from bigmc.store.files.receipt import Receipt
 
 STDOUT = "-"
-"""Stands for the standard output of the process."""
+"""Name of the standard output of the process."""
 
 _STANDARD = {STDOUT: 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
 
 
 class IfExists(Enum):
-    """What becomes of a file at the place of a result."""
+    """What to do if the output file exists."""
 
     REFUSE = "refuse"
     REPLACE = "replace"
 
 
 class OutputKind(Enum):
-    """What a result is written to."""
+    """Kinds of outputs."""
 
     FILE = "file"
     STREAM = "stream"
@@ -46,15 +46,15 @@ class OutputKind(Enum):
 
 @dataclass(frozen=True)
 class Output:
-    """The place of a result.
+    """The output of a command.
 
     Attributes
     ----------
     name : str
         As the user gave it.
     path : Path
-        The file, symbolic links followed; for a stream the device or pipe; for an object the local file that
-        is made first.
+        The file, with symbolic links resolved; for a stream the device or pipe; for an object the local file
+        that is built first.
     """
 
     name: str
@@ -63,18 +63,18 @@ class Output:
 
     @classmethod
     def at(cls, to: str | os.PathLike[str], inputs: Iterable[Any] = ()) -> Output:
-        """Return the place that a user's path or address means.
+        """Return the output at a user's path or address.
 
         Parameters
         ----------
         to : path, address or ``-`` for standard output
         inputs : iterable
-            What the command reads: paths, what has a path, or lists of these. Anything else is passed over.
+            Inputs of the command: paths, objects with a path, or lists of these. Others are ignored.
 
         Raises
         ------
         DataError
-            If it is a folder or in none, or is one of the inputs or inside one.
+            If it is a folder, its folder does not exist, or it is one of the inputs or inside one.
         """
         name = os.fspath(to)
         refuse_inputs(name, inputs)
@@ -88,7 +88,7 @@ class Output:
         if path.is_dir():
             raise DataError(f"{name} is a folder", "give the path of a file with --to")
         if not path.parent.is_dir():
-            raise DataError(f"there is no folder {Path(name).parent}", "make it, or give another --to")
+            raise DataError(f"there is no folder {Path(name).parent}", "create it, or give another --to")
         return cls(name, path, OutputKind.FILE)
 
     @property
@@ -97,33 +97,33 @@ class Output:
         return self.path.with_name(f"{self.path.name}.rejects.parquet")
 
     def exists(self) -> bool:
-        """Return whether there is a file or an object; a stream holds nothing."""
+        """Return whether the file or object exists; False for streams."""
         if self.kind is OutputKind.OBJECT:
             return Address(self.name).exists()
         return self.kind is OutputKind.FILE and self.path.exists()
 
     def content(self) -> bytes | None:
-        """Return what is there, if it is a file or an object."""
+        """Return the existing file's or object's contents, or None."""
         if self.kind is OutputKind.OBJECT:
             return Address(self.name).read()
         return self.path.read_bytes() if self.exists() else None
 
     def refuse_existing(self, if_exists: IfExists) -> None:
-        """Refuse a place where something is, unless it may be replaced."""
+        """Raise an error if the output exists and may not be replaced."""
         if if_exists is IfExists.REFUSE and self.exists():
             raise _taken(self.name)
 
     def refuse_existing_rejects(self, if_exists: IfExists) -> None:
-        """Refuse another file at the place of the rows that are set aside, unless it may be replaced."""
+        """Raise an error if another file exists in place of the rejects and may not be replaced."""
         if if_exists is IfExists.REPLACE or self.kind is not OutputKind.FILE:
             return
         if self.rejects.exists() and not self._has_own_rejects():
             raise _taken(str(self.rejects))
 
     def write_new(self, content: bytes, if_exists: IfExists) -> None:
-        """Write a small result that is told by its content: where it already is there is nothing to do.
+        """Write a small result identified by its content; if it already exists, do nothing.
 
-        What is there is read once, so that another process that writes the same result does no harm.
+        The existing file is read once, so a process that writes the same result at the same time is harmless.
         """
         there = self.content()
         if there == content:
@@ -133,7 +133,7 @@ class Output:
         self.write(content)
 
     def write(self, content: bytes) -> None:
-        """Write a small result, over what is there."""
+        """Write a small result, replacing an existing one."""
         if self.kind is OutputKind.OBJECT:
             Address(self.name).write(content)
         elif self.kind is OutputKind.STREAM:
@@ -143,16 +143,16 @@ class Output:
             write_atomic(self.path, content)
 
     def open_stream(self) -> IO[bytes]:
-        """Open a device or a pipe to write into; one that this process has open stays open."""
+        """Open a device or a pipe for writing; if this process already has it open, it stays open."""
         descriptor = descriptor_of(self.name)
         if descriptor is None:
             return open(self.path, "wb")
         return os.fdopen(os.dup(descriptor), "wb")
 
     def deliver(self, file: Path, receipt: Receipt, rejects: Path | None = None) -> None:
-        """Put a finished local file at its place, with its receipt and the rows that were set aside.
+        """Put a finished local file in place, with its receipt and rejects.
 
-        The result comes last: killed before, the same command finds no finished result and delivers again.
+        The result comes last: after an earlier kill the same command finds no result and repeats this step.
         """
         stale = rejects is None and self._has_own_rejects()
         self.write_receipt(receipt)
@@ -170,9 +170,9 @@ class Output:
         disk.sync(self.path.parent)
 
     def receipt(self) -> Receipt | None:
-        """Return the receipt of the result; None if there is none, or the result is not as it was left.
+        """Return the receipt of the result; None if it is missing, or the result has changed.
 
-        Rows set aside may have been taken away since, but not changed.
+        The rejects may have been removed since, but not changed.
         """
         stored = self._stored_receipt()
         if stored is None or stored.sha256 != self.digest():
@@ -181,18 +181,18 @@ class Output:
         return None if changed and stored.rejects_sha256 else stored
 
     def is_own(self) -> bool:
-        """Return whether what is there was written by the same command, of whatever inputs."""
+        """Return whether the same command wrote the existing file, with any inputs."""
         stored, digest = self._stored_receipt(), self.digest()
         return stored is not None and digest in (stored.sha256, stored.replaces_sha256)
 
     def digest(self) -> str | None:
-        """Return the SHA-256 of what is there."""
+        """Return the SHA-256 of the existing output."""
         if not self.exists():
             return None
         return Address(self.name).digest("") if self.kind is OutputKind.OBJECT else sha256(self.path)
 
     def write_receipt(self, receipt: Receipt) -> None:
-        """Write the receipt, which says what the result was made of, next to it."""
+        """Write the receipt, which records how the result was made, next to it."""
         if self.kind is OutputKind.OBJECT:
             Address(self._beside(self._receipt_name)).write(receipt.to_json())
         elif self.kind is OutputKind.FILE:
@@ -214,19 +214,19 @@ class Output:
         )
 
     def _has_own_rejects(self) -> bool:
-        """Return whether the file of rows set aside is there, and as this command left it."""
+        """Return whether the file of rejects exists and is unchanged."""
         stored = self._stored_receipt() if self.kind is OutputKind.FILE and self.rejects.is_file() else None
         return stored is not None and stored.rejects_sha256 == sha256(self.rejects)
 
 
 def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
-    """Refuse a target that is an input, by whatever path or link, or lies inside a folder that is one.
+    """Raise an error if a target is an input, by any path or link, or inside an input folder.
 
     Parameters
     ----------
     to : path or address
     inputs : iterable
-        What the command reads, as for `Output.at`.
+        Inputs of the command, as for `Output.at`.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
 
 
 def paths_in(inputs: Iterable[Any]) -> Iterator[Any]:
-    """Yield every path among what a command reads, files, folders and datasets, one by one or in lists."""
+    """Yield all paths among the inputs of a command: files, folders and datasets, possibly in lists."""
     for item in inputs:
         if isinstance(item, list | tuple):
             yield from paths_in(item)
@@ -272,7 +272,7 @@ def _is_stream(name: str) -> bool:
 
 
 def descriptor_of(name: str) -> int | None:
-    """Return the number of a file that this process has open, if that is what the name means."""
+    """Return the file descriptor of this process that a name refers to, or None."""
     for prefix in _DESCRIPTORS:
         if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():
             return int(name.removeprefix(prefix))
@@ -281,6 +281,6 @@ def descriptor_of(name: str) -> int | None:
 
 def _taken(name: str) -> DataError:
     return DataError(
-        f"{name} exists and is not the result of this very command",
+        f"{name} exists and is not the result of the same command",
         "give another --to, or replace it with --overwrite",
     )

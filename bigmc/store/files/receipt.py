@@ -1,4 +1,4 @@
-"""Receipts next to results, which say what they were made of: a command does not repeat its own work."""
+"""Receipts next to results record how they were made, so a command does not repeat its work."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a result was made of, and how the command left it.
+    """How a result was made, and its digests.
 
     Attributes
     ----------
     made : mapping
-        The command with its inputs and options, in what JSON can hold.
+        The command with its inputs and options, as JSON data.
     sha256 : str
         Of the result.
     result : mapping
-        What the command reported.
+        The reported figures of the command.
     rejects_sha256 : str or None
-        Of the file of rows set aside, if there is one.
+        SHA-256 of the file of rejects, if any.
     replaces_sha256 : str or None
-        Of the result before, which is still there if the command was killed before it wrote this one.
+        SHA-256 of the previous result, which still exists if the command was killed before writing this one.
     """
 
     made: Mapping[str, Any]
@@ -33,12 +33,12 @@ class Receipt:
     replaces_sha256: str | None = None
 
     def to_json(self) -> bytes:
-        """Return the receipt as the contents of a file; equal receipts give equal bytes."""
+        """Return the receipt as bytes; equal receipts give equal bytes."""
         return json.dumps(vars(self), indent=1, sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, content: bytes | None) -> Receipt | None:
-        """Return the receipt in a file; None where there is none or it cannot be read."""
+        """Return the receipt in a file; None if it is missing or unreadable."""
         try:
             receipt = cls(**json.loads(content or b""))
         except (ValueError, TypeError, RecursionError):
@@ -46,5 +46,5 @@ class Receipt:
         return receipt if isinstance(receipt.made, Mapping) and isinstance(receipt.result, Mapping) else None
 
     def is_of(self, made: Mapping[str, Any]) -> bool:
-        """Return whether the result was made by this command of these inputs and options."""
+        """Return whether this command made the result with these inputs and options."""
         return bool(self.made == json.loads(json.dumps(made)))

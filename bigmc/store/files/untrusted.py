@@ -1,4 +1,4 @@
-"""What is checked of files before anything in them is believed: they may come from a stranger.
+"""Check the contents of files before they are used: they may be hostile.
 
 All functions raise ``ValueError`` with a short reason; their callers add the file and the cure.
 """
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[\w-]+")
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Return the value of a JSON text, which may not be nested so deeply that walking it fails."""
+    """Return the value of a JSON text, refusing deep nesting."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -38,7 +38,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def check_path(path: object) -> None:
-    """Refuse a path in a manifest that is not of a file inside the folder, in its one spelling."""
+    """Raise an error if a path in a manifest is not the normalised path of a file inside the folder."""
     if not isinstance(path, str) or not path or not path.isprintable():
         raise ValueError(f"{path!r} is not the path of a file")
     if "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
@@ -46,25 +46,25 @@ def check_path(path: object) -> None:
 
 
 def check_name(name: object, what: str) -> None:
-    """Refuse a name that is not of letters, digits, ``-`` and ``_``: it becomes a folder."""
+    """Raise an error if a folder name has characters other than letters, digits, ``-`` and ``_``."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be the name of a {what}")
 
 
 def check_digest(digest: object) -> None:
-    """Refuse what is not a SHA-256 in hexadecimal digits."""
+    """Raise an error if a text is not a SHA-256 in hexadecimal digits."""
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise ValueError(f"{str(digest)[:70]!r} is not a SHA-256")
 
 
 def check_whole(number: object, most: int, what: str) -> None:
-    """Refuse what is not an integer from 0 to `most`."""
+    """Raise an error if a value is not an integer from 0 to `most`."""
     if type(number) is not int or not 0 <= number <= most:
         raise ValueError(f"{what} is {ascii(number)[:40]}, not a whole number from 0 to {most}")
 
 
 def check_types(fields: Mapping[str, Any], types: Mapping[str, type | tuple[type, ...]]) -> None:
-    """Refuse fields of other types than these; booleans are not numbers."""
+    """Raise an error if fields have other types; booleans are not numbers."""
     for name, expected in types.items():
         value = fields.get(name)
         wanted = expected if isinstance(expected, tuple) else (expected,)

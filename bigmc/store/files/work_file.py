@@ -1,4 +1,4 @@
-"""Files of unfinished work, which the run that resumes it reads: a SHA-256, then JSON on the next line."""
+"""Files of unfinished work, for the run that resumes it: a SHA-256, then JSON on the next line."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ pq = LazyModule("pyarrow.parquet")
 
 
 def write_work_file(path: Path, value: Any) -> None:
-    """Write what JSON can hold, all of it or nothing."""
+    """Write JSON data atomically."""
     text = json.dumps(value).encode()
     write_atomic(path, _digest(text) + b"\n" + text)
 
 
 def read_work_file(path: Path, folder: Path | None = None) -> Any:
-    """Return what `write_work_file` wrote.
+    """Return the data of `write_work_file`.
 
     Parameters
     ----------
     folder : Path, optional
-        Which folder to delete when the file is damaged; by default that of the dataset that is made.
+        Folder to delete if the file is damaged; by default that of the unfinished dataset.
 
     Raises
     ------
     StoreError
-        If the file is missing or holds anything else: what was made by it cannot be trusted either.
+        If the file is missing or damaged; then results based on it cannot be trusted either.
     """
     try:
         digest, _, text = path.read_bytes().partition(b"\n")
@@ -47,7 +47,7 @@ def read_work_file(path: Path, folder: Path | None = None) -> Any:
 
 
 def read_work_table(path: Path, file: FileEntry) -> pa.Table:
-    """Return a table as it was written, by its entry in a receipt.
+    """Return a table, checked against its entry in a receipt.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def damaged_work(path: Path, folder: Path | None = None) -> StoreError:
     """Return the error of unfinished work that cannot be resumed."""
     which = "that was to become the dataset" if folder is None else folder
     return StoreError(
-        f"{path} is damaged, so that the unfinished work in its folder cannot be resumed",
+        f"{path} is damaged, so the unfinished work in its folder cannot be resumed",
         f"delete the folder {which}, and run the command again",
     )
 

@@ -1,1 +1,1 @@
-"""One shard: written, read by ranges of columns, merged; its labels and its chunks."""
+"""Write, read and merge shards; their labels and chunks."""

@@ -1,4 +1,4 @@
-"""Samples in row order, sorted into the compressed columns of one shard."""
+"""Sort samples in row order into the compressed columns of a shard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bigmc.store.files.dtypes import smallest_exact_dtype
 from bigmc.store.shards.csr import Rows
 
 _NARROW = int(np.iinfo(np.int32).max)
-"""Most entries that are numbered in 32 bits: half the memory, and twice as many columns in the cache."""
+"""Maximum number of entries with 32-bit offsets: half the memory, and twice as many columns in the cache."""
 
 
 class Columns(NamedTuple):

@@ -1,4 +1,4 @@
-"""Samples in row order, as readers and hashing produce them and the shard writer takes them."""
+"""Samples in row order (CSR), made by readers and hashing, stored by the shard writer."""
 
 from __future__ import annotations
 

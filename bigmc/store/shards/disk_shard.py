@@ -32,7 +32,7 @@ _COLUMN_TYPES = {
 
 
 def _is_plain(column: pa.ChunkedArray, types: tuple[pa.DataType, ...]) -> bool:
-    """Return whether a column has one of these types and no gap."""
+    """Return whether a column has one of these types and no nulls."""
     nested = any(pa.types.is_list(column.type) and chunk.flatten().null_count for chunk in column.chunks)
     return column.type in types and not column.null_count and not nested
 
@@ -113,7 +113,7 @@ class StoredShard(ABC):
             missing = sorted(set(names) - set(table.column_names))
             if missing:
                 raise DataError(f"{path} has no column {', '.join(missing)}")
-            table = table.select(names)  # in this order: releases of Arrow differ
+            table = table.select(names)  # in this order, which differs between releases of Arrow
         if table.num_rows != self.n_rows:
             raise damaged(path, f"has {table.num_rows} rows instead of {self.n_rows}")
         for name, types in _COLUMN_TYPES.items():
@@ -122,7 +122,7 @@ class StoredShard(ABC):
         return table
 
     def _check_table(self) -> None:
-        """Compare rows.parquet with the manifest, once: the labels in it are what everything rests on."""
+        """Check rows.parquet against the manifest, once, since all results depend on its labels."""
         with self._lock:
             if not self._table_checked:
                 entry = next(file for file in self.entry.files if file.path == ROWS_TABLE)
@@ -130,7 +130,7 @@ class StoredShard(ABC):
                 self._table_checked = True
 
     def _array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayReader:
-        """Return the reader of an array under ``x/``, opened and compared with the entry at first use."""
+        """Return the reader of an array under ``x/``, opened and checked against the entry at first use."""
         reader = self._arrays.get(name)
         if reader is None:
             self._check()
@@ -146,12 +146,12 @@ class StoredShard(ABC):
         return reader
 
     def _digests(self, prefix: str) -> dict[str, str]:
-        """Return the SHA-256 of the files whose paths begin so, by the rest of their paths."""
+        """Return the SHA-256 of the files with this prefix, by the rest of their paths."""
         mine = (file for file in self.entry.files if file.path.startswith(prefix))
         return {file.path.removeprefix(prefix): file.sha256 for file in mine}
 
     def _check(self) -> None:
-        """Compare the sizes of all files with the manifest, once; remote files are copied first."""
+        """Check the sizes of all files against the manifest, once; remote files are copied first."""
         with self._lock:
             if self._checked:
                 return
@@ -198,7 +198,7 @@ class SparseShard(StoredShard):
 
 
 class DenseShard(StoredShard):
-    """A two-dimensional array, column after column: every element is an entry, zeros too."""
+    """A two-dimensional array in column order; every element is an entry, including zeros."""
 
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return the offsets of columns ``lo`` to ``hi``, counted from the shard's first entry."""
@@ -221,6 +221,6 @@ class DenseShard(StoredShard):
 def open_shard(
     path: Path, entry: ShardEntry, n_features: int, counter: ByteCounter, origin: Origin | None = None
 ) -> StoredShard:
-    """Return the shard of `entry` in the dataset at `path`; its files are looked at on first use."""
+    """Return the shard of `entry` in the dataset at `path`; its files are checked at first use."""
     kind = DenseShard if entry.kind == "dense" else SparseShard
     return kind(shard_folder(path, entry.name), entry, n_features, counter, origin)

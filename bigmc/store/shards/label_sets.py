@@ -1,7 +1,7 @@
-"""Labels that are sets: a list of class codes for every sample.
+"""Label sets: a list of class codes for every sample.
 
 In a shard's table they are the column ``label`` of type ``list<int32>``, codes increasing within a row; an
-empty list is a sample without labels. Solvers take them as rows of one length, -1 after the last code.
+empty list is a sample without labels. Solvers get them as rows of equal length, padded with -1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_sets(column_type: pa.DataType) -> bool:
 
 
 def set_column(rows: NDArray[np.integer], codes: NDArray[np.integer], n_rows: int) -> pa.ListArray:
-    """Return the column in which row ``rows[k]`` has the code ``codes[k]``: sorted, each code once.
+    """Return the column in which row ``rows[k]`` has the code ``codes[k]``, sorted and without duplicates.
 
     Parameters
     ----------
@@ -58,14 +58,14 @@ def longest(columns: Iterable[pa.ChunkedArray]) -> int:
 
 
 def fill_rows(column: pa.ChunkedArray, out: NDArray[np.int32]) -> None:
-    """Write the codes of every row of a column into a row of `out`, and -1 after the last."""
+    """Write the codes of every row of a column into a row of `out`, padded with -1."""
     rows, codes = pairs_of(column)
     out[:] = -1
     out[rows, np.arange(len(codes)) - np.searchsorted(rows, rows)] = codes
 
 
 def column_of_indicator(indicator: Any) -> pa.ListArray:
-    """Return the column of sets that an indicator matrix describes.
+    """Convert an indicator matrix to a column of sets.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ def column_of_indicator(indicator: Any) -> pa.ListArray:
     Raises
     ------
     DataError
-        If there is anything but zeros and ones.
+        If a value is neither 0 nor 1.
     """
     sparse = scipy.sparse.issparse(indicator)
     matrix: Any = indicator.tocoo() if sparse else np.asarray(indicator)
     values = matrix.data if sparse else matrix
     if values.dtype.kind not in "buif" or not np.isin(values, (0, 1)).all():
-        raise DataError("an indicator of labels has values besides 0 and 1", "give 1 where a label applies")
+        raise DataError("the label indicator has values other than 0 and 1", "give 1 where a label applies")
     rows, codes = matrix.nonzero()
     return set_column(rows, codes, matrix.shape[0])
 
@@ -89,7 +89,7 @@ def column_of_indicator(indicator: Any) -> pa.ListArray:
 def right_sets(
     labels: NDArray[np.int32], own: NDArray[np.int64], predicted: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return which samples are predicted exactly their labels, whose classes are numbered by `own`."""
+    """Return which samples have exactly the predicted labels; `own` maps their class codes to the model's."""
     rows, places = np.nonzero(labels >= 0)
     codes = own[labels[rows, places]]
     missed = predicted.copy()

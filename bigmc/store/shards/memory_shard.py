@@ -1,4 +1,4 @@
-"""A shard over arrays in memory, so that fitting arrays runs the same code as fitting a dataset."""
+"""Shards over arrays in memory, so arrays and datasets are trained by the same code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bigmc.errors import DataError
 from bigmc.store.shards.columns import columns_of
 from bigmc.store.shards.csr import Rows
 
-#: Most rows of one shard: a row id has 16 bits.
+#: Maximum rows of a shard: a row id has 16 bits.
 MAX_ROWS = 65_536
 
 
@@ -78,13 +78,13 @@ class MemoryShard:
 def memory_shards(
     X: Any, labels: NDArray[np.int32] | pa.ListArray, row_ids: NDArray[np.int64], shard_rows: int
 ) -> Iterator[MemoryShard]:
-    """Cut a matrix into shards of at most `shard_rows` rows.
+    """Split a matrix into shards of at most `shard_rows` rows.
 
     Parameters
     ----------
     X : numpy array of shape (n_samples, n_features) or scipy sparse matrix
-        Zeros of a numpy array are dropped, explicit zeros of a sparse matrix are kept, entries of a
-        sparse matrix given twice are added up, as scipy does.
+        Zeros of a numpy array are dropped, explicit zeros of a sparse matrix are kept, and duplicate
+        entries of a sparse matrix are added up, as in scipy.
     labels : int32 array of shape (n_samples,), or such a column of sets
     row_ids : int64 array of shape (n_samples,)
     shard_rows : int
@@ -95,7 +95,7 @@ def memory_shards(
         raise DataError(
             f"values of type {matrix.dtype} cannot be stored", "give booleans, integers or floats"
         )
-    if matrix.dtype == np.float16:  # which scipy does not know
+    if matrix.dtype == np.float16:  # not supported by scipy
         matrix = matrix.astype(np.float32)
     if scipy.sparse.issparse(X):
         matrix = X.tocsr()
@@ -104,7 +104,7 @@ def memory_shards(
             matrix.sum_duplicates()
     n_features = int(matrix.shape[1])
     if n_features > np.iinfo(np.int32).max:
-        raise DataError(f"{n_features} features are more than the 2147483647 bigmc can number")
+        raise DataError(f"{n_features} features are more than the maximum of 2147483647")
     for start in range(0, matrix.shape[0], shard_rows):
         stop = min(start + shard_rows, matrix.shape[0])
         part = matrix[start:stop]

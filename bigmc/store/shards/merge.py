@@ -1,8 +1,8 @@
-"""Small shards merged into large ones, in memory that does not depend on their size.
+"""Merge small shards into large ones, in bounded memory.
 
-Every shard has the offsets of all its columns, and a block of features reads chunks of every shard: a
-dataset of hundreds of small shards is read many times over. Ingest with little memory writes such shards,
-because a worker writes what it holds when its buffer is full.
+Every shard has the offsets of all its columns, and a block of features reads chunks of every shard, so
+hundreds of small shards are slow to read. Ingest with little memory writes such shards,
+because a worker writes a shard whenever its buffer is full.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bigmc.store.shards.write import INDPTR_CHUNK, MAX_ENTRIES, write_matrix_gro
 from bigmc.store.shards.zarr_chunks import ArrayWriter, Form
 
 _OFFSET_BYTES = 4
-"""Bytes per column of a source while a range of columns is merged, and per column of the merged shard."""
+"""Bytes per source column while a range of columns is merged, and per column of the merged shard."""
 
 
 def group_small(
@@ -37,17 +37,17 @@ def group_small(
     max_rows: int = MAX_ROWS,
     max_entries: int = MAX_ENTRIES,
 ) -> list[range]:
-    """Return consecutive ranges of shards of one split, each to become one shard.
+    """Return consecutive ranges of shards of one split, each to be merged into one shard.
 
-    A range takes shards as long as they fit, so two neighbouring ranges never fit into one shard: a
-    split of many shards has at most twice as many as it needs. A range of one shard stays as it is.
+    A range takes shards while they fit, so two neighbouring ranges never fit into one shard, and a
+    split has at most twice the shards it needs. A range of one shard is not changed.
 
     Parameters
     ----------
     rows, entries : sequence of int
         Rows and stored entries of each shard.
     max_rows, max_entries : int, optional
-        Most of a merged shard.
+        Maximum of a merged shard.
     """
     groups: list[range] = []
     start = n_rows = n_entries = 0
@@ -63,9 +63,9 @@ def group_small(
 
 
 def plan_merges(entries: Sequence[ShardEntry]) -> list[list[int]]:
-    """Return which shards become one, as positions in `entries`, ordered by the first of each group.
+    """Return groups of shards to merge, as positions in `entries`, ordered by the first of each group.
 
-    Only sparse shards of one split are merged, and no shard is moved across another of its split.
+    Only sparse shards of one split are merged, and shards of a split keep their order.
     """
     groups: list[list[int]] = []
     for split in dict.fromkeys(entry.split for entry in entries):
@@ -87,7 +87,7 @@ def _groups_of(run: list[int], entries: Sequence[ShardEntry]) -> list[list[int]]
 
 
 def merge_shards(folder: Path, sources: Sequence[StoredShard], *, memory: int = 64 << 20) -> ShardEntry:
-    """Write one sparse shard with the rows of all sources, in their order; whole or not at all.
+    """Write one sparse shard with the rows of all sources, in their order, atomically.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def merge_shards(folder: Path, sources: Sequence[StoredShard], *, memory: int = 
     n_rows, nnz = sum(s.n_rows for s in sources), sum(s.nnz for s in sources)
     if n_rows > MAX_ROWS or nnz > MAX_ENTRIES:
         raise DataError(
-            f"{n_rows} rows with {nnz} entries are too many for one shard", "merge fewer shards at a time"
+            f"{n_rows} rows with {nnz} entries do not fit into one shard", "merge fewer shards at a time"
         )
     aside = folder.with_name(folder.name + PARTIAL)
     disk.clear(aside)

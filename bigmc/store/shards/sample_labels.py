@@ -1,4 +1,4 @@
-"""The labels of samples, from the tables of their shards: one class code each, or a set of them."""
+"""Labels of samples, from the tables of their shards: a class code or a set of them per sample."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SampleLabels:
         """Return the class code of every sample; see `bigmc.store.dataset.Dataset.labels`."""
         if self._kind is LabelKind.SET:
             raise DataError(
-                "the labels are sets, and one label per sample is needed",
+                "the labels are sets, but one label per sample is needed",
                 "give data with one label per sample",
             )
         return self._checked(row_column(self._shards, self._base, "label", np.int32))
@@ -84,7 +84,7 @@ class SampleLabels:
     def _checked(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Refuse labels that have no class: they would be places outside of arrays."""
         if codes.size and not -1 <= codes.min() <= codes.max() < self._n_classes:
-            raise DataError(f"{self._where}: labels outside the {self._n_classes} classes", "ingest it anew")
+            raise DataError(f"{self._where}: labels outside the {self._n_classes} classes", "ingest it again")
         return codes
 
 
@@ -117,6 +117,6 @@ def code_labels(y: ArrayLike | None, n_samples: int) -> tuple[NDArray[Any], NDAr
     if labels.ndim == 2 and labels.shape[0] == n_samples and labels.shape[1] > 0:
         return np.arange(labels.shape[1]), column_of_indicator(labels)
     if labels.shape != (n_samples,):
-        raise DataError(f"y has the shape {labels.shape} and X has {n_samples} rows")
+        raise DataError(f"y has the shape {labels.shape}, but X has {n_samples} rows")
     classes, codes = np.unique(labels, return_inverse=True)
     return classes, codes.astype(np.int32)

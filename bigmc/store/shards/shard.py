@@ -1,4 +1,4 @@
-"""What every shard offers, whatever it is kept in."""
+"""The interface of all shards, on disk or in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Shard(Protocol):
     split : str
         Name of the split all rows belong to.
     nbytes : int
-        Bytes it takes where it is kept: of its files, or of its arrays.
+        Bytes of its files or arrays.
     """
 
     n_rows: int
@@ -41,17 +41,17 @@ class Shard(Protocol):
         indices_out: NDArray[np.uint16] | None,
         data_out: NDArray[Any] | None,
     ) -> None:
-        """Decode the entries ``start`` to ``stop`` into the given buffers; None leaves a part unread.
+        """Decode the entries ``start`` to ``stop`` into the given buffers; a buffer of None is skipped.
 
         `indices_out` gets the row of each entry, `data_out` its value, converted to the dtype of the
-        buffer. Safe to call from several threads at once.
+        buffer. Thread-safe.
         """
         ...
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return ``label`` (int32), ``row_id`` (int64), ``norm`` (float32), ``entries`` (int32) and more.
 
-        Where labels are sets ``label`` is a list of int32, see `bigmc.store.shards.label_sets`.
+        If labels are sets, ``label`` is a list of int32, see `bigmc.store.shards.label_sets`.
         ``norm`` is the Euclidean norm of the row's raw values, ``entries`` the number it stores.
         """
         ...

@@ -1,4 +1,4 @@
-"""Writing one shard to disk: whole or not at all."""
+"""Write one shard to disk atomically."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ pq = LazyModule("pyarrow.parquet")
 #: Elements of a chunk of `indptr`: a block reads hi - lo + 1 of them.
 INDPTR_CHUNK = 1 << 16
 
-#: Most entries of a sparse shard: `indptr` is int32.
+#: Maximum entries of a sparse shard: `indptr` is int32.
 MAX_ENTRIES = np.iinfo(np.int32).max
 
-#: Columns of a dense array turned at a time.
+#: Columns of a dense array transposed at a time.
 _COLUMNS = 16
 
 
 class Packing(Enum):
-    """How ``rows.parquet`` is packed: tightly in a dataset, quickly where it will be written anew."""
+    """Compression of ``rows.parquet``: tight in a dataset, fast if it will be rewritten."""
 
     TIGHT = "tight"
     QUICK = "quick"
@@ -54,14 +54,14 @@ def write_shard(
     pool: Executor | None = None,
     packing: Packing = Packing.TIGHT,
 ) -> ShardEntry:
-    """Write one shard; a reader sees all of it or nothing, also after a kill.
+    """Write one shard atomically, also if the process is killed.
 
     Parameters
     ----------
     folder : Path
-        The shard's folder, named after it; replaced if it exists. ``FOLDER.partial`` is used on the way.
+        The shard's folder, named after it; replaced if it exists. ``FOLDER.partial`` is used meanwhile.
     rows : Rows, sequence of Rows, or 2-D array
-        At most 65,536 samples. A dense array of which more than half is zero is stored sparse.
+        At most 65,536 samples. A dense array with more than half zeros is stored sparse.
     table : pyarrow.Table
         One row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
         to pass through; ``norm`` and ``entries`` are added.
@@ -85,7 +85,7 @@ def write_shard(
     pieces = _sparse_pieces(rows)
     n_rows = len(rows) if pieces is None else sum(piece.n_rows for piece in pieces)
     if n_rows > MAX_ROWS:
-        raise DataError(f"a shard has at most {MAX_ROWS} rows and got {n_rows}")
+        raise DataError(f"{n_rows} rows are more than the maximum of {MAX_ROWS} per shard")
     label, row_id = (table.schema.field(name).type for name in ("label", "row_id"))
     if table.num_rows != n_rows or label not in (pa.int32(), SETS) or row_id != pa.int64():
         raise ValueError("the table needs one row per sample, label of int32 and row_id of int64")
@@ -119,7 +119,7 @@ def _sparse_pieces(rows: Rows | Sequence[Rows] | NDArray[Any]) -> Sequence[Rows]
 def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -> _Written:
     nnz = sum(len(piece.indices) for piece in pieces)
     if nnz > MAX_ENTRIES:
-        raise DataError(f"{nnz} entries are more than a shard can number", "make shards of fewer rows")
+        raise DataError(f"{nnz} entries are too many for one shard", "make shards of fewer rows")
     indptr, indices, data, norm, entries = columns_of(pieces, folder.stem)
     matrix = folder / MATRIX
     files = [write_matrix_group(folder, len(norm), len(indptr) - 1)]
@@ -135,7 +135,7 @@ def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -
 
 
 def write_matrix_group(folder: Path, n_rows: int, n_features: int) -> FileEntry:
-    """Make the group of a sparse shard's three arrays, in a folder that is synced and renamed later."""
+    """Write the group of a sparse shard's three arrays, in a folder that is synced and renamed later."""
     attributes = {
         "encoding-type": "csc_matrix",
         "encoding-version": "0.1.0",
@@ -157,7 +157,7 @@ def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
 
 
 def _sparse_rows(values: NDArray[Any]) -> Rows:
-    """Return the entries of a dense array that are not zero."""
+    """Return the non-zero entries of a dense array."""
     where = values != 0
     indptr = np.concatenate([[0], np.cumsum(where.sum(axis=1, dtype=np.int64))])
     return Rows(indptr, np.nonzero(where)[1].astype(np.int32), values[where], values.shape[1])
@@ -166,7 +166,7 @@ def _sparse_rows(values: NDArray[Any]) -> Rows:
 def write_tables(
     folder: Path, schema: pa.Schema, tables: Iterable[pa.Table], packing: Packing = Packing.TIGHT
 ) -> FileEntry:
-    """Write rows.parquet from tables of one schema, each of which makes row groups of its own."""
+    """Write rows.parquet from tables of one schema, each in its own row groups."""
     path = folder / ROWS_TABLE
     options = _options(schema, packing)
     with (
@@ -181,10 +181,10 @@ def write_tables(
 def _options(schema: pa.Schema, packing: Packing) -> Mapping[str, Any]:
     """Return how a table is compressed and encoded."""
     if packing is Packing.QUICK:
-        # Dictionaries stay as they are, so that the table is read as it was given.
+        # Dictionaries are kept, so that the table is read back unchanged.
         encoded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         return {"compression": "lz4", "use_dictionary": encoded or False}
-    ordered = ["row_id"]  # increasing within a shard, or nearly: differences pack to a byte or two
+    ordered = ["row_id"]  # increasing within a shard, or nearly: differences take a byte or two
     return {
         "compression": "zstd",
         "use_dictionary": [name for name in schema.names if name not in ordered],
@@ -193,14 +193,14 @@ def _options(schema: pa.Schema, packing: Packing) -> Mapping[str, Any]:
 
 
 def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
-    """Replace the table of a shard, as when final label codes are known, and return its new entry.
+    """Replace the table of a shard, for example with final label codes, and return its new entry.
 
     Parameters
     ----------
     folder : Path
         The shard's folder.
     entry : ShardEntry
-        What `write_shard` returned.
+        Entry from `write_shard`.
     table : pyarrow.Table
         The shard's whole table with changed columns, such as from ``StoredShard.table``.
     """

@@ -1,4 +1,4 @@
-"""Zarr v3 arrays, their chunk files written and read directly; any zarr reader can open them.
+"""Write and read the chunk files of zarr v3 arrays directly; any zarr reader can open them.
 
 An array is one row of elements: one-dimensional, or two-dimensional, chunked by whole columns and
 stored column after column (zarr's ``transpose`` codec). Chunks are blosc-lz4 with a crc32c.
@@ -15,9 +15,9 @@ lz4 1                 1.54   530     1040     .71    590     1210
 zstd 1                1.34   140     280      .57    200     330
 ====================  =====  ======  ======   =====  ======  ======
 
-lz4hc took a fifth of the processor time of an ingest and is slower to decode, as every pass of a training out
-of core does, for 5 to 10 % fewer bytes. Without the differences (``numcodecs.delta``, which zarr brings
-along) rows take a tenth to a fifth more. Eight-byte floats have random low bits: shuffling whole bytes is
+lz4hc took a fifth of the processor time of an ingest, and decoding, which every out-of-core pass needs, is
+slower, for 5 to 10 % fewer bytes. Without differences (``numcodecs.delta``, a dependency of zarr)
+rows take a tenth to a fifth more. Eight-byte floats have random low bits: shuffling whole bytes is
 twice as fast and 3 % smaller.
 """
 
@@ -53,25 +53,25 @@ from bigmc.store.files.untrusted import parse_json
 #:
 #: (one run on a busy machine). 64 Ki is as fast there and better for narrower slices (0.09 M entries: 1.81
 #: and 140 against 2.46 and 113), for twice as many files. Larger chunks compress no better (1.486 and
-#: 1.483 bytes per entry for 128 and 256 Ki). Decoding a part of a chunk is no way out: numcodecs 0.16
+#: 1.483 bytes per entry for 128 and 256 Ki). Decoding a part of a chunk is not possible: numcodecs 0.16
 #: has no partial blosc decoder, and delta starts at the front.
 CHUNK = 1 << 17
 
-#: Most elements of a chunk that is read, unless one column has more.
+#: Maximum elements of a chunk that is read, unless one column has more.
 _MOST_CHUNK = 1 << 20
 
 _CRC_BYTES = 4
 
 
 class Form(Enum):
-    """How the elements of an array are stored: as they are, or as differences, for increasing integers."""
+    """Storage of the elements of an array: plain, or as differences, for increasing integers."""
 
     PLAIN = "plain"
     DIFFERENCES = "differences"
 
 
 class Codec(NamedTuple):
-    """Blosc's compressor, its level, and what it shuffles before: bits (``bitshuffle``) or bytes."""
+    """Blosc's compressor, its level, and its shuffle: bits (``bitshuffle``) or bytes."""
 
     name: str
     level: int
@@ -80,19 +80,19 @@ class Codec(NamedTuple):
 
 @cache
 def _blosc() -> Any:
-    """Return blosc; numcodecs imports all its codecs, which predictions of raw files do without."""
+    """Return blosc, imported late: predictions of raw files do without numcodecs."""
     from numcodecs import blosc
 
-    # Blosc's own threads would compete with ours, which run over parts.
+    # Blosc's own threads would compete with our threads over parts.
     blosc.use_threads = False
     return blosc
 
 
 def _codec(dtype: np.dtype[Any], form: Form) -> Codec:
-    """Return how the elements of an array are compressed.
+    """Return the compression of the elements of an array.
 
-    Integers of several bytes are mostly small all the same, and the upper bits of each repeat its sign.
-    lz4 pays for these copies (0.55 bytes per entry), zstd does not (0.35).
+    Multi-byte integers are mostly small, and their upper bits repeat the sign.
+    lz4 compresses these worse (0.55 bytes per entry) than zstd (0.35).
     """
     if dtype.kind == "i" and dtype.itemsize > 1 and form is Form.PLAIN:
         return Codec("zstd", 1)
@@ -100,7 +100,7 @@ def _codec(dtype: np.dtype[Any], form: Form) -> Codec:
 
 
 def _readable(dtype: np.dtype[Any], form: Form) -> tuple[Codec, ...]:
-    """Return how arrays of this version, and of version 1 of the store, are compressed."""
+    """Return the compressions of arrays in this version and in version 1 of the store."""
     return _codec(dtype, form), Codec("lz4hc", 5)
 
 
@@ -158,7 +158,7 @@ class ArrayWriter:
         self._write("zarr.json", json.dumps(metadata, indent=1).encode())
 
     def append(self, values: NDArray[Any], pool: Executor | None = None) -> None:
-        """Write the next elements, in the order they are stored; a pool compresses several chunks at once."""
+        """Write the next elements in stored order; a pool compresses several chunks at once."""
         flat = values.reshape(-1)
         self._given += flat.size
         if pool is not None and not self._filled:
@@ -175,7 +175,7 @@ class ArrayWriter:
                 self._flush()
 
     def close(self) -> list[FileEntry]:
-        """Write the last chunk, filled up with zeros as zarr does, and return all files written."""
+        """Write the last chunk, padded with zeros as in zarr, and return all files written."""
         if self._filled:
             self._buffer[self._filled :] = 0
             self._flush()
@@ -235,10 +235,10 @@ def _metadata(
 
 
 class _Scratch(threading.local):
-    """Memory of one thread: a chunk file as read, and per kind of array the chunk decoded last.
+    """Memory of one thread: the raw chunk file, and per kind of array the last decoded chunk.
 
-    Keeping that chunk makes many small reads in order, as for a few columns of a shard, decode each
-    chunk once.
+    Keeping that chunk lets many small sequential reads, as for a few columns of a shard, decode each
+    chunk only once.
     """
 
     def __init__(self) -> None:
@@ -252,7 +252,7 @@ _serial = itertools.count()
 
 
 class ArrayReader:
-    """Reads ranges of one array's elements, in stored order, straight from its chunk files.
+    """Reads ranges of one array's elements, in stored order, directly from its chunk files.
 
     Parameters
     ----------
@@ -261,9 +261,9 @@ class ArrayReader:
     counter : ByteCounter
         Counts what is read.
     expected : mapping of str to str, optional
-        SHA-256 of every file of the folder, by its path in it. A chunk is compared when it is first read;
-        from then on it must keep its own checksum. So a chunk in another's place is noticed, at a cost of
-        0.6 ns per byte once.
+        SHA-256 of every file, by its path in the folder. A chunk is checked when it is first read;
+        from then on its crc32c must stay the same. This detects exchanged chunks, at a one-time cost of
+        0.6 ns per byte.
 
     Raises
     ------
@@ -322,7 +322,7 @@ class ArrayReader:
             start += n
 
     def _decoded(self, number: int) -> NDArray[Any]:
-        """Return a chunk in this thread's memory, decoding it unless it is the last one decoded."""
+        """Return a chunk in this thread's memory, decoded unless it was the last one."""
         held = _scratch.decoded.get(self._kind)
         if held is None or held.size < self._chunk:
             held = _scratch.decoded[self._kind] = np.empty(self._chunk, self.dtype)
@@ -368,7 +368,7 @@ class ArrayReader:
             undo_delta(target)
 
     def _compare(self, number: int, path: str, content: NDArray[np.uint8], checksum: int) -> None:
-        """Refuse a chunk that is not the one written in this place."""
+        """Raise an error if a chunk is not the one written here."""
         if self._expected is None:
             return
         before = self._checked.get(number)
@@ -381,7 +381,7 @@ class ArrayReader:
 
 
 def _is_plausible(shape: tuple[int, ...], chunk_shape: list[int]) -> bool:
-    """Return whether an array is cut as `ArrayWriter` cuts, so that a chunk fits into memory."""
+    """Return whether an array has chunks like those of `ArrayWriter`, which fit into memory."""
     column = shape[0] if len(shape) == 2 else 1
     full = [max(column, 1)] if len(shape) == 2 else []
     most = max(_MOST_CHUNK, column)

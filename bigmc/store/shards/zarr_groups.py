@@ -20,8 +20,7 @@ def write_group(
 ) -> FileEntry:
     """Make `folder` a zarr group and return its file, named relative to `root`.
 
-    Its file is written by `write`: `bigmc.store.files.disk.write_file` is enough in a folder that nobody
-    reads yet.
+    `write` writes the file; `bigmc.store.files.disk.write_file` is enough in a folder without readers.
     """
     disk.make_folder(folder)
     fields = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
