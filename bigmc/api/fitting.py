@@ -62,7 +62,8 @@ def fit(
         Splits of raw data, ``train`` and maybe ``test``; then the model is trained on ``train`` alone. By
         default 0.9 and 0.1, and in the end all rows.
     time_limit : float, optional
-        Seconds after which no other settings are tried.
+        Seconds for everything: the search, and every training, ends with the best it has. There is at least
+        one trial, and one training of one pass, however little time is left.
     max_features : int, optional
         Features that the model may have; it is then linear, and trained with rows in memory. By default texts
         keep as few as lose no accuracy.
@@ -84,7 +85,7 @@ def fit(
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.engine.processes import prepare_process, prompt_release
+    from bigmc.engine.processes import prepare_process, prompt_release, tidy
     from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
@@ -117,8 +118,9 @@ def fit(
             resources = Resources(workers, limit, progress)
             data, left_out = _raw_data(source, target, dataset, given_options(options), resources)
             forget_tables()  # training hashes nothing
+            tidy()
             refit = options.get("split") is None
-        seconds = math.inf if time_limit is None else time_limit
+        seconds = math.inf if time_limit is None else max(time_limit - (time.monotonic() - started), 0.0)
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         limits = Limits(limit, seconds, max_features)
@@ -170,6 +172,7 @@ def _raw_data(
 
     The dataset is made unless it is there; one of other data is refused.
     """
+    from bigmc.engine.processes import tidy
     from bigmc.ingestion.columns.column_kinds import with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
@@ -177,6 +180,7 @@ def _raw_data(
     left_out: tuple[str, ...] = ()
     if isinstance(label, str):
         options, left_out = with_column_kinds(source, options)
+        tidy()
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
     elif label is None:
@@ -188,6 +192,7 @@ def _raw_data(
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
     """Return the options of ingest with the hashing that a pilot advises, unless one is given."""
+    from bigmc.engine.processes import tidy
     from bigmc.store.files import disk
     from bigmc.store.files.work_file import read_work_file, write_work_file
     from bigmc.training.pilot import PilotColumns, choose_hashing
@@ -199,6 +204,7 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
         columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
         files = IngestOptions().but(options)
         pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"))
+        tidy()
         disk.make_folder(folder)
         write_work_file(file, _advice(pilot))
     advised = read_work_file(file, folder)

@@ -79,7 +79,8 @@ class _Column:
         else:
             self.n_missing += column.null_count
             self.n_unreadable += len(column)
-        self.levels.add(column)
+        if self.levels.n_values <= MOST_LEVELS:  # with more it is no category: texts need not be kept
+            self.levels.add(column)
 
     @property
     def is_empty(self) -> bool:
