@@ -64,7 +64,8 @@ def fit(
         Splits of raw data, ``train`` and optionally ``test``; the model is then trained on ``train`` only. By
         default 0.9 and 0.1, and the final model is trained on all rows.
     time_limit : float, optional
-        Seconds after which no further settings are tried.
+        Seconds for everything: the search, and every training, ends with the best it has. There is at least
+        one trial, and one training of one pass, however little time is left.
     max_features : int, optional
         Maximum number of features; the model is then linear, and trained with rows in memory. By default,
         for texts, the fewest without loss of accuracy.
@@ -88,7 +89,7 @@ def fit(
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.engine.processes import prepare_process, prompt_release
+    from bigmc.engine.processes import prepare_process, prompt_release, tidy
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
@@ -122,8 +123,9 @@ def fit(
             resources = Resources(workers, limit, progress)
             data, kinds = _raw_data(source, target, dataset, given_options(options), resources)
             forget_tables()  # training hashes nothing
+            tidy()
             refit = options.get("split") is None
-        seconds = math.inf if time_limit is None else time_limit
+        seconds = math.inf if time_limit is None else max(time_limit - (time.monotonic() - started), 0.0)
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         limits = Limits(limit, seconds, max_features)
@@ -184,6 +186,7 @@ def _raw_data(
 
     The dataset is made unless it exists; a dataset of other data is refused.
     """
+    from bigmc.engine.processes import tidy
     from bigmc.ingestion.columns.column_kinds import ColumnKinds, with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
@@ -192,6 +195,7 @@ def _raw_data(
     if isinstance(label, str):
         kinds = with_column_kinds(source, options)
         options = kinds.options
+        tidy()
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
     elif label is None:
@@ -203,6 +207,7 @@ def _raw_data(
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
     """Return the options of ingest with the hashing chosen by a pilot, unless hashing is given."""
+    from bigmc.engine.processes import tidy
     from bigmc.store.files import disk
     from bigmc.store.files.work_file import read_work_file, write_work_file
     from bigmc.training.pilot import PilotColumns, choose_hashing
@@ -214,6 +219,7 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
         columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
         files = IngestOptions().but(options)
         pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"))
+        tidy()
         disk.make_folder(folder)
         write_work_file(file, _advice(pilot))
     advised = read_work_file(file, folder)

@@ -73,7 +73,9 @@ class Fit(Working, RawOptions):
     hash_bits: int | None = option(
         None, "Hash to 2^BITS buckets; by default 18 or 20, fewer with little memory."
     )
-    time: str | None = option(None, "Start no further trial after this time, like 90s, 5m or 1h.")
+    time: str | None = option(
+        None, "Time for everything, like 90s, 5m or 1h; trainings then end with the best they have."
+    )
     max_features: int | None = option(
         None, "Maximum number of features; by default, for texts, the fewest without loss of accuracy."
     )

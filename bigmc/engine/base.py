@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
@@ -75,8 +76,11 @@ class Resources:
     memory_limit : int
         Bytes that the step may add to this process, and to each worker process.
     progress : callable
+    ends : float
+        Time by `time.monotonic` at which a training ends with the best it has; infinite: when it is done.
     """
 
     engine: Engine
     memory_limit: int
     progress: ProgressCallback = silent
+    ends: float = math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -65,6 +66,15 @@ def trim() -> None:
     """Return the free pages inside the heap, which is fragmented by small blocks."""
     _ARROW_POOL.release_unused()
     give_back_free_pages()
+
+
+def tidy() -> None:
+    """Free what only refers to itself, and return free pages: between steps that keep other things.
+
+    What a step leaves in the heap was measured to be up to 90 MB: texts of a sample, models of a search.
+    """
+    gc.collect()
+    trim()
 
 
 def prepare_process() -> None:

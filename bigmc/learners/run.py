@@ -59,4 +59,6 @@ class Run:
     @property
     def context(self) -> RunContext:
         """Where the solver works, and who watches it."""
-        return RunContext(self.resources.engine, self.checkpoint, self.resources.progress, self.scratch)
+        return RunContext(
+            self.resources.engine, self.checkpoint, self.resources.progress, self.scratch, self.resources.ends
+        )

@@ -6,6 +6,8 @@ it a checkpoint must hold. Histories, progress, checkpoints and their order are 
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,8 @@ from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
 
 #: What a certificate and the state it belongs to come to in numbers: one entry of a history.
 Figures = dict[str, float]
+#: Why a run ends whose next step would take longer than it has.
+TIME_IS_OVER = "time_limit"
 #: All that decides the result or the way to it: parameters and the shape of the data.
 Fingerprint = Mapping[str, object]
 
@@ -45,7 +49,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Where a run works, and who watches it; nothing of this changes its result.
+    """Where a run works, and who watches it; nothing of this but its end changes its result.
 
     Attributes
     ----------
@@ -57,12 +61,19 @@ class RunContext:
         Called with a `Progress` at every certificate.
     scratch : Path or None
         Folder for what does not fit into memory; by default the system's for temporary files.
+    ends : float
+        Time by `time.monotonic` at which to end, once something was improved: this alone changes results.
     """
 
     engine: Engine
     checkpoint: Checkpoint | None = None
     progress: ProgressCallback = silent
     scratch: Path | None = None
+    ends: float = math.inf
+
+    def has_time(self, seconds: float) -> bool:
+        """Return whether what takes so many seconds ends in time."""
+        return time.monotonic() + seconds <= self.ends
 
     @property
     def local_engine(self) -> Engine:
@@ -148,14 +159,18 @@ def run(method: Method, context: RunContext, fingerprint: Fingerprint, saved: Pa
     else:
         method.start()
         _save(method, context, fingerprint)
+    is_improved, began = saved is not None, time.monotonic()
     while True:
         certificate, figures = method.certify()
         if figures is not None:
             method.history.append(figures)
             context.progress(method.message(figures))
         reason = method.reason_to_stop(certificate)
+        if reason is None and is_improved and figures is not None:
+            reason = None if context.has_time(time.monotonic() - began) else TIME_IS_OVER
         if reason is not None:
             return Outcome(certificate, reason)
+        began, is_improved = time.monotonic(), True
         method.improve()
         _save(method, context, fingerprint)
 

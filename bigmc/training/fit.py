@@ -7,6 +7,7 @@ saved. Killed at any moment, the same call repeats the same steps and makes the 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -16,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from bigmc.engine import Engine, Resources
-from bigmc.engine.processes import trim
+from bigmc.engine.processes import tidy
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
@@ -47,8 +48,11 @@ from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
 INTERVAL_Z = 1.959964
-"""Normal quantile of 95 % intervals."""
-_CALIBRATION_SEED = 0xCA11
+"""Of intervals that hold in 95 of 100 cases."""
+_CALIBRATION_SEED, _CALIBRATION_SHARE = 0xCA11, 0.125
+"""Of rows that calibrate; and share of the memory limit that they may take."""
+_FEWEST_PASSES = 3.0
+"""Passes of a training that is worth to begin: two that improve, and one that proves."""
 
 
 class Fit:
@@ -78,8 +82,12 @@ class Fit:
         self._data, self._target, self._splits = data, target, splits
         self._limits, self._engine, self._progress = limits, engine, progress
         self._folder = folder_of(target)
+        self._ends = time.monotonic() + limits.seconds
+        self._pass_seconds = 0.0
+        self._n_left = 2
         self._train = data[splits.train]
         self._test = data[splits.test] if data.splits.get(splits.test) else None
+        self._refits = False
         self._searched: Duals | None = None
         self._measured_duals: Duals | None = None
 
@@ -102,12 +110,12 @@ class Fit:
             search = Search(
                 self._train,
                 self._engine,
-                self._limits,
+                self._limits._replace(trainings=1 if self._test is None else 2 + self._splits.refit),
                 self._folder,
                 self._progress,
                 self._splits.thresholds,
             )
-            trim()  # of what the rows were drawn with
+            tidy()  # what the rows were drawn with
             rival = choose_boosting(search, self._data, self._folder) if self._boosts() else None
             course = search.run(None if rival is None else rival.trial.quality)
             summed = None if rival is None else add_up(search, course, rival, self._folder)
@@ -115,9 +123,11 @@ class Fit:
             self._searched = search.validation.duals(course.best.candidate) if course.sizes else None
             winner, rivals = self._choose(course, rival, summed)
             del search, rival  # and with them the rows of the search
+            tidy()
             measured = self._measured(winner, course)
             cross_validated = course.n_held_out == course.n_rows  # more rows than those of the test
-            if self._test is not None and self._splits.refit and not cross_validated:
+            self._refits = self._test is not None and self._splits.refit and self._has_time
+            if self._refits and not cross_validated:
                 winner = self._recalibrated(winner)
             model = self._model(winner)
             self._save(model, course, winner)
@@ -178,8 +188,10 @@ class Fit:
         plain = Winner.of(first, None if linear.size is None else Size.whole(first))
         same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
-        ridge = figures if same else self._figures(self._plain(plain, linear), plain)
-        shares = {"plain_ridge": ridge[by]}
+        shares = {}
+        if same or self._has_time:
+            ridge = figures if same else self._figures(self._plain(plain, linear), plain)
+            shares["plain_ridge"] = ridge[by]
         if not self._data.has_sets:
             counts = self._test.class_counts()
             shares["largest_class"] = float(
@@ -205,7 +217,9 @@ class Fit:
         model, test = self._measured_model(winner), winner.samples(self._test)
         entries = min(SCORE_ENTRIES, self._limits.memory // SCORE_SHARE)
         rows = max(min(MOST_ROWS, entries // max(test.n_classes, 1)), 1)
-        drawn, _ = draw_rows(test, min(1.0, rows / test.n_samples), _CALIBRATION_SEED, self._engine)
+        n_bytes = test.nnz * (2 + test.dtype.itemsize)
+        share = min(1.0, rows / test.n_samples, _CALIBRATION_SHARE * self._limits.memory / max(n_bytes, 1))
+        drawn, _ = draw_rows(test, share, _CALIBRATION_SEED, self._engine)
         scores = np.empty((drawn.n_samples, model.n_classes))
         for s, (lo, hi) in enumerate(pairwise(drawn.base)):
             scores[lo:hi] = model.shard_scores(drawn, s)
@@ -213,8 +227,8 @@ class Fit:
         return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _model(self, winner: Winner) -> Model:
-        """Return the final model, trained on all allowed rows."""
-        if self._test is None or not self._splits.refit:
+        """Return the model of all rows that it may learn from."""
+        if not self._refits:
             return self._measured_model(winner)
         if winner.parts:
             return SumModel.of([self._model(part) for part in winner.parts], np.array(winner.part_weights))
@@ -268,8 +282,11 @@ class Fit:
         assert winner.candidate is not None
         assert winner.size is not None
         rows, most = winner.samples(samples), winner.max_features
-        trim()  # of what the model before was measured with
-        return train_with_size(rows, winner.candidate, winner.size, most, self._engine, start)
+        tidy()  # what the model before was measured with
+        ends, began = self._next_end(samples), time.monotonic()
+        trained = train_with_size(rows, winner.candidate, winner.size, most, self._engine, start, ends)
+        self._pass_seconds = (time.monotonic() - began) / (trained.model.n_iter + 1)
+        return trained
 
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
         """Train, resume a training, or load the finished model from the folder."""
@@ -277,7 +294,9 @@ class Fit:
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
         if not file.exists():
             disk.make_folder(work)
-            resources = Resources(self._engine, self._limits.memory, self._progress)
+            tidy()
+            began = time.monotonic()
+            resources = Resources(self._engine, self._limits.memory, self._progress, self._next_end(samples))
             model = (
                 learner_of(winner.options(samples))
                 .train(
@@ -289,10 +308,24 @@ class Fit:
                 )
                 .model
             )
+            self._pass_seconds = (time.monotonic() - began) / max(model.n_passes, 1.0)
             model.save(file)
             del model  # before its copy from the file, which has forgotten what is not saved
             disk.try_clear(work)
         return load_model(file)
+
+    @property
+    def _has_time(self) -> bool:
+        """Whether there is time for as little of a training as makes sense, by what the last one took."""
+        return time.monotonic() + _FEWEST_PASSES * self._pass_seconds <= self._ends
+
+    def _next_end(self, samples: Dataset) -> float:
+        """Return when the next training must end, so that those after it have as much time."""
+        now = time.monotonic()
+        last = samples is self._data or self._test is None
+        n_left = 1 if last else self._n_left + self._splits.refit
+        self._n_left = max(self._n_left - 1, 1)
+        return now + max(self._ends - now, 0.0) / n_left
 
     def _save(self, model: Model, course: Course, winner: Winner) -> None:
         names = feature_names(self._data, model.used_features, self._limits.memory // 16)
@@ -300,7 +333,7 @@ class Fit:
             **model.params,
             "learner": winner.kind,
             "dataset": self._data.identity,
-            "split": "all" if self._splits.refit else self._splits.train,
+            "split": "all" if self._refits else self._splits.train,
             "search": [{**asdict(trial), "seconds": 0.0} for trial in course.trials],
             "sizes": [asdict(size) for size in course.sizes],
         }

@@ -8,6 +8,7 @@ search repeats its trials without training.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -32,6 +33,9 @@ MOST_SPREAD = 1e4
 ridge shrinks small columns, not large ones, and training takes a hundred times as long."""
 MOST_STEPS = 6
 """Maximum steps in one direction: a thousandfold."""
+"""Steps in one direction: a thousandfold."""
+RESERVED = 0.6
+"""Share of the time, at most, that is kept for the trainings after the search."""
 LOGISTIC_RIDGE = 0.1
 """The first ridge of logistic regression, times the number of rows."""
 FIRST_PENALTY = 0.1
@@ -72,7 +76,9 @@ class Search:
         self._folder, self._progress = folder, progress
         self._weightings = weightings_of(dataset)
         self._trials: list[Trial] = []
-        self._ends = time.monotonic() + limits.seconds
+        self._seconds, self._ends = limits.seconds, time.monotonic() + limits.seconds
+        sampled = self.validation.sample.nnz
+        self._n_trials_to_come = limits.trainings * dataset.nnz / max(sampled, 1)
 
     @property
     def first(self) -> Candidate:
@@ -182,6 +188,9 @@ class Search:
         if self._trials and time.monotonic() > self._ends:
             raise _TimeIsOver
         trial = self.validation.attempt(candidate)
+        if not self._trials:  # a training takes longer than this trial by the share of the rows it had
+            reserved = min(RESERVED * self._seconds, self._n_trials_to_come * trial.seconds)
+            self._ends -= reserved if math.isfinite(self._seconds) else 0.0
         if file is not None:
             write_work_file(file, asdict(trial))
         self._trials.append(trial)
@@ -190,8 +199,11 @@ class Search:
         return trial
 
     def has_time(self, seconds: float) -> bool:
-        """Return whether work of this many seconds would end in time."""
-        return time.monotonic() + seconds <= self._ends
+        """Return whether what takes so many seconds would end in time."""
+        if not math.isfinite(self._seconds):
+            return True
+        reserved = 0.0 if self._trials or not self._n_trials_to_come else RESERVED * self._seconds
+        return time.monotonic() + seconds <= self._ends - reserved
 
 
 class _TimeIsOver(Exception):

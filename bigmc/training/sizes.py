@@ -144,6 +144,7 @@ def train_with_size(
     most: int | None,
     engine: Engine,
     start: Duals | None = None,
+    ends: float = math.inf,
 ) -> Trained:
     """Train a ridge model with the most important features, rounded weights and a certificate.
 
@@ -159,7 +160,9 @@ def train_with_size(
         Maximum number of features.
     engine : Engine
     start : Duals, optional
-        Dual variables of a similar model.
+        Of a similar model.
+    ends : float, optional
+        Time by `time.monotonic` at which to end with what there is.
 
     Returns
     -------
@@ -168,14 +171,14 @@ def train_with_size(
         weights.
     """
     ridge = _ridge_of(dataset, candidate)
-    duals = descend_all(dataset, candidate, engine, start)
+    duals = descend_all(dataset, candidate, engine, start, ends)
     whole = Duals(duals.duals())
     n = size.count(len(duals.features), most)
     if n < len(duals.features):
         features = np.sort(by_norm(duals)[:n])
         del duals  # free the memory before allocating the next
         dataset = with_shared_scale(dataset, features)
-        duals = _descended(dataset, dataset.sample_weights(), ridge, engine, features, whole)
+        duals = _descended(dataset, dataset.sample_weights(), ridge, engine, features, whole, ends)
     step = _round(duals)
     multiples, intercept = _multiples(duals, step), duals.intercept.astype(np.float64)
     used = multiples.any(axis=1)
@@ -207,10 +210,15 @@ def train_with_size(
 
 
 def descend_all(
-    dataset: Dataset, candidate: Candidate, engine: Engine, start: Duals | None = None
+    dataset: Dataset,
+    candidate: Candidate,
+    engine: Engine,
+    start: Duals | None = None,
+    ends: float = math.inf,
 ) -> DualDescent:
-    """Return the ridge model of all features; arguments as in `train_with_size`."""
-    return _descended(dataset, dataset.sample_weights(), _ridge_of(dataset, candidate), engine, start=start)
+    """Return the ridge model of all features; arguments as of `train_with_size`."""
+    ridge = _ridge_of(dataset, candidate)
+    return _descended(dataset, dataset.sample_weights(), ridge, engine, start=start, ends=ends)
 
 
 def _ridge_of(dataset: Dataset, candidate: Candidate) -> float:
@@ -250,11 +258,12 @@ def _descended(
     engine: Engine,
     features: NDArray[np.int64] | None = None,
     start: Duals | None = None,
+    ends: float = math.inf,
 ) -> DualDescent:
     duals = DualDescent(dataset, engine, sample_weight=weights, features=features)
     if start is not None:
         duals.start_from(*start)
-    duals.descend(ridge, _TOL, _EPOCHS)
+    duals.descend(ridge, _TOL, _EPOCHS, ends)
     return duals
 
 

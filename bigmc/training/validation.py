@@ -71,7 +71,9 @@ class Limits(NamedTuple):
     work : int
         Maximum product of non-zeros of its rows and classes, the cost of a trial.
     few_rows : int or None
-        Maximum rows for cross-validation; by default `FEW_ROWS`, or `FEW_ROWS_OF_TABLES`.
+        Up to so many rows are cross-validated; by default `FEW_ROWS`, or `FEW_ROWS_OF_TABLES`.
+    trainings : int
+        Trainings on all rows that come after the search, and for which some of the time is kept.
     """
 
     memory: int
@@ -79,6 +81,7 @@ class Limits(NamedTuple):
     max_features: int | None = None
     work: int = SAMPLE_WORK
     few_rows: int | None = None
+    trainings: int = 0
 
     def cross_validates(self, dataset: Dataset, n_rows: int) -> bool:
         """Return whether a search on this number of rows of a dataset cross-validates."""
@@ -124,6 +127,7 @@ class Validation:
         self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
         while self._is_too_large():
             share *= SMALLER
+            del self.sample  # before another takes its place
             self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
         # Threads that take turns at small parts cost more than they bring.
         few = self.sample.nnz <= FEW_VALUES and engine.shares_memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from bigmc.ingestion.columns.date_columns import as_dates, is_date
 from bigmc.ingestion.columns.date_forms import ISO
 from bigmc.ingestion.columns.number_columns import Numbers, as_float, is_number, null_mask
 from bigmc.ingestion.columns.number_forms import Doubt, NumberForm
-from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount
+from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount, category_texts
 from bigmc.ingestion.columns.written import (
     MISSING_TEXTS,
     Form,
@@ -27,7 +28,10 @@ from bigmc.ingestion.hashing.categories import is_text
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import is_pipe, is_stream
 from bigmc.ingestion.readers import MATRICES
+from bigmc.lazy import LazyModule
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, written_examples
+
+pc = LazyModule("pyarrow.compute")
 
 SAMPLE_ROWS = 20_000
 """Rows at the beginning of the source that are sampled."""
@@ -35,6 +39,8 @@ MOST_INDICATORS = 2_000
 """Values of all categories together, up to which each has a feature; more are hashed."""
 MOSTLY = 0.9
 """Share of the values of a column that are numbers, from which on a person should hear why it is none."""
+_LONG, _KEPT = 100, 40
+"""Bytes above which a text is neither number nor date, and characters that are kept of it."""
 _FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
 
 
@@ -87,7 +93,7 @@ class _Column:
             self.is_date = True
             self.n_missing += int(as_dates(column).absent.sum())
             return
-        self.levels.add(column)
+        self.levels.add(_shortened(column) if self.is_text else column)
         if self.is_text:
             return
         self.is_number = is_number(kind)
@@ -159,6 +165,18 @@ class ColumnKinds(NamedTuple):
     options: IngestKeywords
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def _shortened(column: pa.Array) -> pa.Array:
+    """Return texts, of which long ones are cut and told apart by a hash: a sample of them is not kept."""
+    texts = category_texts(column)
+    long = pc.greater(pc.binary_length(texts), _LONG)
+    if not pc.any(long).as_py():
+        return texts
+    digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in texts.filter(long).to_pylist()]
+    beginnings = pc.utf8_slice_codeunits(texts.filter(long), 0, _KEPT)
+    cut = pc.binary_join_element_wise(beginnings, pa.array(digests, pa.string()), "… ")
+    return pc.replace_with_mask(texts, long, cut)
 
 
 def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:

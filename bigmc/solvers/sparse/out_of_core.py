@@ -123,7 +123,8 @@ def _by_row_blocks(run: SparseRun, start: Start | None, saved: Packed | None) ->
 def _goes_on(run: SparseRun, trained: Trained) -> bool:
     """Whether a run has not reached its tolerance, and may read more."""
     passes = trained.state.nnz_read / max(run.task.dataset.nnz, 1)
-    return trained.certificate.gap > run.limits.tol and passes + 1 <= run.limits.max_passes
+    may_read = passes + 1 <= run.limits.max_passes and run.context.has_time(0.0)
+    return trained.certificate.gap > run.limits.tol and may_read
 
 
 def _plan_sample(run: SparseRun) -> SamplePlan | None:
@@ -163,6 +164,7 @@ def _chunk_task(run: SparseRun) -> ChunkTask:
         dtype=run.score_dtype,
         engine=context.local_engine,
         scratch=context.scratch,
+        ends=context.ends,
     )
 
 

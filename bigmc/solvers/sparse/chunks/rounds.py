@@ -84,10 +84,11 @@ class ChunkRounds:
                     give_back_free_pages()  # rounds and passes keep arrays of other sizes
                     certificate = self._certify(max_passes, progress)
                     give_back_free_pages()
-                    if certificate.gap <= self._task.tol or self._passes >= max_passes:
+                    over = self._passes >= max_passes or (self._task.is_late and len(state.history) > 1)
+                    if certificate.gap <= self._task.tol or over:
                         return certificate
                     self._save(checkpoint, run)
-                while not pass_is_due(self._task, state, max_passes):
+                while not (pass_is_due(self._task, state, max_passes) or self._task.is_late):
                     self._round(progress)
                     self._save(checkpoint, run)
                 self._settle(progress)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,8 @@ class ChunkTask(Task):
         Threads of this process.
     scratch : Path or None
         Folder of the scratch file.
+    ends : float
+        Time by `time.monotonic` at which to end.
     """
 
     tol: float
@@ -46,6 +50,12 @@ class ChunkTask(Task):
     dtype: np.dtype[Any]
     engine: Engine
     scratch: Path | None
+    ends: float = math.inf
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time to end has come."""
+        return time.monotonic() >= self.ends
 
     @property
     def fit_intercept(self) -> bool:

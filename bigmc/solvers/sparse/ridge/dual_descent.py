@@ -8,6 +8,8 @@ weights, as LIBLINEAR's is; the bound is of the problem in which it is not.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -111,7 +113,7 @@ class DualDescent:
         """Return the bytes of the dual variables."""
         return 4 * -(-dataset.n_classes // LANES) * LANES * dataset.n_samples
 
-    def descend(self, ridge: float, tol: float, most_epochs: int) -> None:
+    def descend(self, ridge: float, tol: float, most_epochs: int, ends: float = math.inf) -> None:
         """Go through the samples until the gap is at most `tol`, from the dual variables there are.
 
         With another ridge than before these are first scaled, those of a class by the factor that is best.
@@ -124,6 +126,8 @@ class DualDescent:
             Relative gap.
         most_epochs : int
             Times through the samples, at most.
+        ends : float, optional
+            Time by `time.monotonic` before which the last one ends, unless it is the first.
         """
         diagonal = self._diagonal(ridge)
         if ridge != self._ridge and self._duals.any():
@@ -131,11 +135,13 @@ class DualDescent:
         self._ridge = ridge
         lower = self._dual_objective(diagonal)
         for _ in range(most_epochs):
+            began = time.monotonic()
             losses, gains = self._epoch(diagonal)
             lower += gains
             upper = losses + self._half_norm()
             self.gap = (upper - lower) / upper if upper > 0 else 0.0
-            if self.gap <= tol:
+            now = time.monotonic()
+            if self.gap <= tol or now + (now - began) > ends:
                 break
 
     def duals(self) -> NDArray[np.float32]:

@@ -11,6 +11,7 @@ the intercept is shrunk like the weights; the bound is of the problem in which i
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.budget import give_back_free_pages
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
 from bigmc.progress import Progress
@@ -115,7 +117,7 @@ class RowBlockDescent:
         self._history: list[Figures] = []
         self._n_epochs, self._n_proofs, self._bytes_read = 0, 0, 0
         self._bytes_next = self._plan.first_reads(self._dataset) * self._dataset.nnz * self._entry_bytes
-        self._dual, self._gap = 0.0, 1.0
+        self._dual, self._gap, self._epoch_seconds = 0.0, 1.0, 0.0
 
     @property
     def _entry_bytes(self) -> int:
@@ -133,6 +135,11 @@ class RowBlockDescent:
     @property
     def _most_bytes(self) -> float:
         return self._run.limits.max_passes * self._dataset.nnz * self._entry_bytes
+
+    @property
+    def _has_time(self) -> bool:
+        """Whether another epoch, and a proof after it, would end in time; a proof takes no longer."""
+        return self._run.context.has_time(2.0 * self._epoch_seconds)
 
     def _count(self, times: int) -> None:
         """Count what was read since the last time, when dual variables were read or written so many times."""
@@ -182,11 +189,13 @@ class RowBlockDescent:
 
     def certify(self) -> tuple[Certificate, Figures | None]:
         """Prove how good the weights are, if the estimated gap says that this is worth a read."""
-        last = self._ends_after(2)
+        last = self._ends_after(2) or (self._n_epochs > 0 and not self._has_time)
         wanted = max(_SHARES[self._n_proofs] * self._run.limits.tol, _LEAST)
         if self._gap > wanted and not last:
             return _UNKNOWN, None
+        give_back_free_pages()  # of blocks that were put into row order, beside the weights of the proof
         certificate = Certificate.of(*self._bounds())
+        give_back_free_pages()
         self._n_proofs += 1
         dataset = self._dataset
         figures = {
@@ -218,12 +227,13 @@ class RowBlockDescent:
 
     def improve(self) -> None:
         """Go through all blocks in random order, and a few times through each."""
-        losses = 0.0
+        losses, began = 0.0, time.monotonic()
         order = self._generator(0).permutation(len(self._plan.blocks)).tolist()
         for done, number in enumerate(order):
             self._run.context.progress(Progress("epoch", done, len(order), "blocks"))
             losses += self._improve_block(number)
         self._n_epochs += 1
+        self._epoch_seconds = time.monotonic() - began
         self._count(2)
         upper = losses + self._half_norm(self._coef)
         self._gap = (upper - self._dual) / upper if upper > 0 else 0.0

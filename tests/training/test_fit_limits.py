@@ -1,0 +1,101 @@
+"""The memory and the time of a fit are promises: a real process on raw texts larger than its memory."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from measured import said_number
+
+import bigmc
+from bigmc.engine import ThreadEngine
+from bigmc.store.dataset import Dataset
+from bigmc.training.sizes import train_with_size
+from bigmc.training.trials import Candidate, Size
+from bigmc.training.validation import Limits, Validation
+
+MEASURE = """
+import json, sys, threading, time
+import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.cli
+import bigmc.inference.evaluate, bigmc.training.fit, bigmc.training.pilot
+from bigmc.engine import ThreadEngine
+def anonymous():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+seen = [anonymous()]
+def watch():
+    while True:
+        seen.append(anonymous())
+        time.sleep(0.01)
+threading.Thread(target=watch, daemon=True).start()
+source, to, memory = json.loads(sys.argv[1])
+bigmc.api.fit(source, to, label="label", memory_limit=memory, engine=ThreadEngine(1))
+print(max(seen) - seen[0])
+"""
+N_ROWS, N_CLASSES, WORDS = 30_000, 40, 30
+
+
+def texts(n_rows: int) -> list[tuple[str, int]]:
+    """Return texts of random words, some of which tell the label."""
+    g = np.random.default_rng(0)
+    names = np.array([f"w{k:x}" for k in g.integers(0, 1 << 36, 20_000)])
+    labels = g.integers(0, N_CLASSES, n_rows)
+    drawn = (g.random((n_rows, WORDS)) ** 3 * len(names)).astype(int)
+    drawn[:, :3] = labels[:, np.newaxis] * 7 + g.integers(0, 7, (n_rows, 3))
+    return [(" ".join(names[row]), int(label)) for row, label in zip(drawn, labels, strict=True)]
+
+
+@pytest.mark.slow
+def test_a_fit_of_texts_stays_within_its_memory(tmp_path):
+    with (tmp_path / "rows.csv").open("w") as file:
+        file.write("text,label\n")
+        file.writelines(f"{text},{label}\n" for text, label in texts(N_ROWS))
+    limit = 64_000_000
+    for name in ("warm", "measured"):  # the first compiles kernels, in processes of their own
+        asked = json.dumps(["rows.csv", f"{name}.model", limit])
+        peak = said_number(MEASURE, asked, folder=tmp_path)
+    assert peak <= 1.2 * limit
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    words = [text.split() for text, _ in texts(2000)]
+    places = {word: k for k, word in enumerate(sorted({word for row in words for word in row}))}
+    X = np.zeros((len(words), len(places)), np.int8)
+    for i, row in enumerate(words):
+        for word in row:
+            X[i, places[word]] += 1
+    return Dataset.from_arrays(X, np.array([label for _, label in texts(2000)]))
+
+
+def test_folds_that_do_not_fit_together_take_turns_to_the_same_scores(dataset):
+    roomy = Validation(dataset, ThreadEngine(1), Limits(10**9))
+    assert roomy.cross_validates
+    tight = Validation(dataset, ThreadEngine(1), Limits(10**9))
+    tight._keeps_problems = False
+    candidate = Candidate(None)
+    assert tight.attempt(candidate) == roomy.attempt(candidate)
+    assert all(fold.ridges._problem is None for fold in tight._folds)
+    assert all(fold.ridges._problem is not None for fold in roomy._folds)
+
+
+def test_a_training_whose_time_is_over_ends_with_an_honest_gap(dataset):
+    """One epoch was made, and the gap that is told holds: the optimum is not below the bound."""
+    candidate = Candidate(None)
+    size = Size(1, 1.0, 1.0, 0.0, None)
+    engine = ThreadEngine(1)
+    now = time.monotonic()
+    hurried = train_with_size(dataset, candidate, size, None, engine, ends=now).model
+    done = train_with_size(dataset, candidate, size, None, engine).model
+    assert hurried.n_iter == 1 < done.n_iter
+    assert hurried.certificate["gap"] > done.certificate["gap"]
+    assert hurried.certificate["lower"] <= done.objective <= hurried.objective
+
+
+def test_a_fit_without_time_makes_one_trial_and_a_model(tmp_path):
+    X, y = np.random.default_rng(0).standard_normal((3000, 6)), np.arange(3000) % 3
+    X[:, 0] += y
+    data = bigmc.ingest(X, tmp_path / "d", label=y, split={"train": 0.8, "test": 0.2})
+    result = bigmc.fit(data, tmp_path / "m.model", time_limit=1e-9, memory_limit="200MB")
+    assert len(result["trials"]) == 1
+    assert result["test"]["accuracy"] > 0.5
