@@ -52,8 +52,7 @@ def prompt_release(limit: int = 0) -> Iterator[None]:
         roomy = limit >= ROOMY_LIMIT
         libc.mallopt(_M_MMAP_THRESHOLD, min(limit // 32, _LARGEST_BLOCK) if roomy else _LARGE_BLOCK)
         libc.mallopt(_M_TRIM_THRESHOLD, min(limit // 16, 1 << 30) if roomy else _LARGE_BLOCK)
-        # Heaps of other threads than the main one are pieces of 64 MB that go back once they are empty.
-        libc.mallopt(_M_ARENA_MAX, 1 if roomy else 2)
+        libc.mallopt(_M_ARENA_MAX, 2)
     pa.set_memory_pool(pa.system_memory_pool())
     try:
         yield
