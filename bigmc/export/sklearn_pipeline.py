@@ -66,7 +66,7 @@ def linear_model(model: Model) -> LinearModel:
         raise ModelError("the features of this model are standardised or Fourier features", _CURE)
     filling = model.feature_spec.get("filling") or {"flagged": (), "deviations": ()}
     if model.feature_spec.get("one_hot") or filling["flagged"] or filling["deviations"]:
-        raise ModelError("the model makes its columns from categories, or from missing numbers", _CURE)
+        raise ModelError("the model has one-hot columns, or marks or scales missing numbers", _CURE)
     return model
 
 
