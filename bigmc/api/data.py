@@ -47,7 +47,7 @@ def ingest(
     date : str or sequence of str
         Columns of dates or times, or of texts like 2026-11-25 or 2026-11-25T08:30:00Z. Each becomes the days
         since 2000, the month, the day of the week and the hour, after the dense features.
-    written : mapping of str to str, or sequence of str
+    value_format : mapping of str to str, or sequence of str
         How columns of numbers or dates are written where not as programs write them: an example by column,
         or texts such as ``price=$1,234.50``, ``share=12%`` and ``day=31/12/2026``.
     missing_text : str or sequence of str

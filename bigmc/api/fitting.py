@@ -83,7 +83,7 @@ def fit(
         ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (quality of fewer features on held-out
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
-        ``written`` (examples of numbers and dates by column, where not as programs write them), ``notes``
+        ``value_formats`` (examples by column of numbers and dates in other formats than the usual), ``notes``
         (what counts as missing, and columns that look like numbers or dates and are not read as such),
         ``baselines`` (the largest class, a plain ridge model),
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
@@ -132,7 +132,7 @@ def fit(
         with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
             result = Fit(data, target, splits, limits, workers, progress).run()
     result["columns"] = _columns(data.features, kinds.left_out)
-    result["written"], result["notes"] = _written(data.features), list(kinds.notes)
+    result["value_formats"], result["notes"] = _value_formats(data.features), list(kinds.notes)
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
@@ -154,12 +154,12 @@ def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, 
     return {kind: list(names) for kind, names in kinds.items() if names}
 
 
-def _written(features: Mapping[str, Any]) -> dict[str, list[str]]:
+def _value_formats(features: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return examples of how columns are written that are not as programs write numbers and dates."""
-    from bigmc.ingestion.columns.written import Written, examples_of
+    from bigmc.ingestion.columns.value_formats import ValueFormats, examples_of
 
-    forms = Written.from_dict(features["written"]).forms if "written" in features else ()
-    return {column: list(examples_of(form)) for column, form in forms}
+    formats = ValueFormats.from_dict(features["value_formats"]).formats if "value_formats" in features else ()
+    return {column: list(examples_of(format)) for column, format in formats}
 
 
 def _files(source: Any) -> Iterator[str | Path]:

@@ -36,7 +36,7 @@ class Fit(Working, RawOptions):
     date: list[str] | None = option(
         None, "Date or time; becomes day, month, weekday and hour; may be repeated.", metavar="COLUMN"
     )
-    written: list[str] | None = option(
+    value_format: list[str] | None = option(
         None,
         "How a column of numbers or dates is written, like price='$1,234.50' or day=31/12/2026, where values "
         "leave doubts; may be repeated.",

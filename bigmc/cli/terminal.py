@@ -107,7 +107,7 @@ def show_fit(result: Mapping[str, Any]) -> None:
     for kind, names in result["columns"].items():
         if kind not in ("text", "numeric") or len(result["columns"]) > 1:
             print(f"{_COLUMN_KINDS[kind]}: {', '.join(map(_word, names[:_MOST_NAMES]))}{_further(names)}")
-    written = [f"{name} like {' and '.join(some)}" for name, some in result.get("written", {}).items()]
+    written = [f"{name} like {' and '.join(some)}" for name, some in result.get("value_formats", {}).items()]
     if written:
         shown = ", ".join(map(_word, written[:_MOST_NAMES]))
         print(f"read as {shown}{_further(written)}")

@@ -15,7 +15,7 @@ from bigmc.ingestion.columns.date_columns import PARTS
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.columns.sample_weights import check_weight_type
 from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
-from bigmc.ingestion.columns.written import Written
+from bigmc.ingestion.columns.value_formats import ValueFormats
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
@@ -127,15 +127,15 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
     one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # the values are read later
-    written = Written.like(options.written, options.missing_text)
-    for name, _ in written.forms:
+    formats = ValueFormats.like(options.value_format, options.missing_text)
+    for name, _ in formats.formats:
         if name not in (*numeric, *dense, *dates):
             raise DataError(
                 f"the column {name!r} has an example, and is neither a number nor a date",
-                "name it with --dense or --date, or leave out --written",
+                "name it with --dense or --date, or leave out --value-format",
             )
     features = FeatureSpec(
-        text, categorical, numeric, dense, hasher, one_hot=one_hot, dates=dates, written=written
+        text, categorical, numeric, dense, hasher, one_hot=one_hot, dates=dates, value_formats=formats
     )
     _check_columns(features, options, source)
     if options.label_separator == "":

@@ -47,8 +47,8 @@ def check_feature_spec(spec: object, n_features: int) -> None:
                 check_whole(size, 2**15, "ngrams")
     if "dates" in spec:
         _check_names(spec["dates"], "dates")
-    if "written" in spec:
-        _check_written(spec["written"])
+    if "value_formats" in spec:
+        _check_value_formats(spec["value_formats"])
     if "missing" in spec:
         check_types(spec, {"missing": bool})
     if "columns" in spec:
@@ -64,19 +64,19 @@ def _check_names(names: object, what: str) -> None:
         raise ValueError(f"{what} is {ascii(names)[:40]}, not a list of names")
 
 
-def _check_written(written: object) -> None:
-    """Refuse what does not say how numbers and dates are written."""
-    if not isinstance(written, Mapping) or not isinstance(written.get("forms"), Mapping):
-        raise ValueError(f"written is {ascii(written)[:40]}")
-    _check_names(written.get("missing"), "what stands for missing values")
-    for form in written["forms"].values():
-        if not isinstance(form, Mapping) or len(form) != 1 or not form.keys() <= {"date", "number"}:
-            raise ValueError(f"a column is written as {ascii(form)[:40]}")
-        if "date" in form:
-            check_types(form, {"date": str})
+def _check_value_formats(value_formats: object) -> None:
+    """Refuse what are no formats of numbers and dates."""
+    if not isinstance(value_formats, Mapping) or not isinstance(value_formats.get("formats"), Mapping):
+        raise ValueError(f"the formats of values are {ascii(value_formats)[:40]}")
+    _check_names(value_formats.get("missing"), "what stands for missing values")
+    for format in value_formats["formats"].values():
+        if not isinstance(format, Mapping) or len(format) != 1 or not format.keys() <= {"date", "number"}:
+            raise ValueError(f"a column is written as {ascii(format)[:40]}")
+        if "date" in format:
+            check_types(format, {"date": str})
             continue
-        check_types(form, {"number": dict})
-        number = form["number"]
+        check_types(format, {"number": dict})
+        number = format["number"]
         check_types(number, {"decimal": str, "thousands": str, "prefix": str, "units": list})
         if len(number["decimal"]) != 1 or len(number["thousands"]) > 1 or not number["units"]:
             raise ValueError(f"numbers are written as {ascii(number)[:40]}")

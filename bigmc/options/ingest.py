@@ -30,7 +30,7 @@ class IngestKeywords(TypedDict, total=False):
     numeric: Columns
     dense: Columns
     date: Columns
-    written: Mapping[str, Columns] | Columns
+    value_format: Mapping[str, Columns] | Columns
     missing_text: Columns
     keep: Columns
     hash_bits: int | None
@@ -94,7 +94,7 @@ class IngestOptions(RawOptions):
         "Date or time; becomes numbers for day, month, weekday and hour; may be repeated.",
         metavar="COLUMN",
     )
-    written: Sequence[str] = option(
+    value_format: Sequence[str] = option(
         (),
         "How a column of numbers or dates is written, like price='$1,234.50', share=12% or day=31/12/2026; "
         "may be repeated.",
@@ -165,16 +165,16 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
             raise DataError(f"ingest has no option {name!r}", f"the options are {', '.join(sorted(known))}")
     named = {name: value for name, value in given.items() if value is not None}
     named |= {name: columns_of(named[name]) for name in SEVERAL if name in named}
-    if "written" in named:
-        named["written"] = written_examples(named["written"])
+    if "value_format" in named:
+        named["value_format"] = format_examples(named["value_format"])
     return cast(IngestKeywords, named)
 
 
-def written_examples(written: Mapping[str, Columns] | Columns) -> tuple[str, ...]:
+def format_examples(value_format: Mapping[str, Columns] | Columns) -> tuple[str, ...]:
     """Return examples such as ``price=$1,234.50``, also of a mapping of columns to examples."""
-    if not isinstance(written, Mapping):
-        return columns_of(written)
-    return tuple(f"{name}={text}" for name, texts in written.items() for text in columns_of(texts))
+    if not isinstance(value_format, Mapping):
+        return columns_of(value_format)
+    return tuple(f"{name}={text}" for name, texts in value_format.items() for text in columns_of(texts))
 
 
 def columns_of(names: Columns) -> tuple[str, ...]:

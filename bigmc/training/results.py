@@ -114,6 +114,6 @@ class FitResult(Measured):
     peak_memory_bytes: NotRequired[int]
     report: NotRequired[str]
     columns: dict[str, list[str]]
-    written: NotRequired[dict[str, list[str]]]
+    value_formats: NotRequired[dict[str, list[str]]]
     notes: NotRequired[list[str]]
     n_quarantined: NotRequired[int]

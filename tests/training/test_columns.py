@@ -16,7 +16,7 @@ import bigmc
 from bigmc import api
 from bigmc.errors import DataError, ModelError
 from bigmc.ingestion.columns.column_kinds import with_column_kinds
-from bigmc.ingestion.columns.written import MISSING_TEXTS
+from bigmc.ingestion.columns.value_formats import MISSING_TEXTS
 
 
 def table(n_rows: int, seed: int) -> pd.DataFrame:

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.date_columns import as_dates, is_date
-from bigmc.ingestion.columns.date_forms import ISO
+from bigmc.ingestion.columns.date_formats import ISO
 from bigmc.ingestion.columns.number_columns import Numbers, as_float, is_number, null_mask
-from bigmc.ingestion.columns.number_forms import Doubt, NumberForm
+from bigmc.ingestion.columns.number_formats import Doubt, NumberFormat
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount, category_texts
-from bigmc.ingestion.columns.written import (
+from bigmc.ingestion.columns.value_formats import (
     MISSING_TEXTS,
-    Form,
-    Written,
-    form_of_texts,
+    ValueFormat,
+    ValueFormats,
+    format_of_texts,
     without_missing,
 )
 from bigmc.ingestion.hashing.categories import is_text
@@ -29,7 +29,7 @@ from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, r
 from bigmc.ingestion.parts.spool import is_pipe, is_stream
 from bigmc.ingestion.readers import MATRICES
 from bigmc.lazy import LazyModule
-from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, written_examples
+from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, format_examples
 
 pc = LazyModule("pyarrow.compute")
 
@@ -50,7 +50,7 @@ class _Column:
 
     Attributes
     ----------
-    form : Form or None
+    format : ValueFormat or None
         How numbers or dates are written; an example of the user tells, or the values.
     n_rows, n_missing : int
         Rows, and those without a value.
@@ -68,7 +68,7 @@ class _Column:
 
     name: str
     levels: LevelCount
-    form: Form | None = None
+    format: ValueFormat | None = None
     n_rows: int = 0
     n_missing: int = 0
     unfit: bool = False
@@ -109,20 +109,20 @@ class _Column:
         plain = as_float(texts)
         absent = np.isnan(plain.values) & ~plain.unreadable
         self.n_missing = int(times[absent].sum())
-        if self.form is None and not plain.unreadable.any():
+        if self.format is None and not plain.unreadable.any():
             self.is_number = True
             return
         present = without_missing(texts, self.missing)
         spelled = null_mask(present)
-        form = form_of_texts(present.drop_null()) if self.form is None else self.form
-        if form is None or isinstance(form, Doubt):
-            self.doubt = self._doubt(form, texts, np.where(plain.unreadable & ~spelled, times, 0))
+        format = format_of_texts(present.drop_null()) if self.format is None else self.format
+        if format is None or isinstance(format, Doubt):
+            self.doubt = self._doubt(format, texts, np.where(plain.unreadable & ~spelled, times, 0))
             self.n_missing = self.n_rows if spelled.all() else self.n_missing
             return
         self.n_missing = int(times[spelled].sum())
-        self.is_date, self.is_number = isinstance(form, str), not isinstance(form, str)
-        self.unfit = form == ISO and bool(as_dates(present).unreadable.any())
-        self.form = None if form in (ISO, NumberForm()) else form
+        self.is_date, self.is_number = isinstance(format, str), not isinstance(format, str)
+        self.unfit = format == ISO and bool(as_dates(present).unreadable.any())
+        self.format = None if format in (ISO, NumberFormat()) else format
         self.spelled = tuple(texts.filter(pa.array(spelled & ~absent)).to_pylist())
 
     def _doubt(self, doubt: Doubt | None, texts: pa.Array, wrong: NDArray[np.int64]) -> str:
@@ -133,7 +133,7 @@ class _Column:
             return f"{n_wrong:,} of {self.n_rows:,} values are no numbers, such as {shown[:40]!r}"
         if doubt is None or not doubt.example:
             return "" if doubt is None else doubt.reason
-        return f"{doubt.reason}; --written {self.name}=EXAMPLE tells, such as {doubt.example}"
+        return f"{doubt.reason}; --value-format {self.name}=EXAMPLE tells, such as {doubt.example}"
 
     @property
     def is_empty(self) -> bool:
@@ -221,7 +221,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
         completed.setdefault("standardize", True)
     hashed = () if named else (*texts, *columns_of(completed.get("categorical")))
     if dense:
-        _enter_forms(columns, completed)
+        _enter_formats(columns, completed)
     if "missing" not in completed and (dense or any(known[name].n_missing for name in hashed)):
         completed["missing"] = "fill"
     left_out = () if named else tuple(column.name for column in columns if not column.is_useful)
@@ -236,7 +236,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     others = {*columns_of(options.get("keep")), options.get("label"), options.get("group")}
     others.add(options.get("weight"))
     columns: dict[str, _Column] = {}
-    forms = dict(Written.like(written_examples(options.get("written"))).forms)
+    formats = dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
     missing = (*MISSING_TEXTS, *(text.strip().lower() for text in columns_of(options.get("missing_text"))))
     n_rows, rejects = 0, []
     hints = ReadHints(missing=True, columns=None if wanted is None else tuple(wanted))
@@ -247,7 +247,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
                 continue
             for name in batch.table.column_names:
                 if name not in others:
-                    new = _Column(name, LevelCount(name), forms.get(name), missing=missing)
+                    new = _Column(name, LevelCount(name), formats.get(name), missing=missing)
                     columns.setdefault(name, new).add(batch.table)
             n_rows += batch.table.num_rows
             if n_rows >= SAMPLE_ROWS:
@@ -265,13 +265,13 @@ def _completed(columns: Iterable[_Column]) -> list[_Column]:
     return whole
 
 
-def _enter_forms(columns: Sequence[_Column], options: IngestKeywords) -> None:
+def _enter_formats(columns: Sequence[_Column], options: IngestKeywords) -> None:
     """Enter how columns of numbers and dates are written, and what stands for a missing one."""
     used = {*columns_of(options.get("dense")), *columns_of(options.get("date"))}
-    forms = dict(Written.like(written_examples(options.get("written"))).forms)
-    forms |= {column.name: column.form for column in columns if column.name in used and column.form}
-    if forms:
-        options["written"] = Written(tuple(forms.items())).examples
+    formats = dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
+    formats |= {column.name: column.format for column in columns if column.name in used and column.format}
+    if formats:
+        options["value_format"] = ValueFormats(tuple(formats.items())).examples
     options["missing_text"] = (*MISSING_TEXTS, *columns_of(options.get("missing_text")))
 
 

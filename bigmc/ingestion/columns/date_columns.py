@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.ingestion.columns.date_forms import ISO, times_in_form
+from bigmc.ingestion.columns.date_formats import ISO, times_in_format
 from bigmc.ingestion.columns.number_columns import null_mask
-from bigmc.ingestion.columns.written import without_missing
+from bigmc.ingestion.columns.value_formats import without_missing
 from bigmc.ingestion.hashing.categories import is_text, plain_text
 
 _DAY = 86_400_000_000
@@ -58,14 +58,14 @@ def is_date(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or is_text(kind))
 
 
-def as_dates(column: pa.Array, form: str = ISO, missing: Sequence[str] = ()) -> DateNumbers:
+def as_dates(column: pa.Array, format: str = ISO, missing: Sequence[str] = ()) -> DateNumbers:
     """Return a column of dates or times, or of texts, as numbers.
 
     Parameters
     ----------
     column : pyarrow Array
-    form : str
-        How texts are written, a key of `bigmc.ingestion.columns.date_forms.EXAMPLES`; by default like
+    format : str
+        How texts are written, a key of `bigmc.ingestion.columns.date_formats.EXAMPLES`; by default like
         2026-11-25 or 2026-11-25T08:30:00Z.
     missing : sequence of str
         Texts, in small letters, that stand for a missing date.
@@ -73,7 +73,7 @@ def as_dates(column: pa.Array, form: str = ISO, missing: Sequence[str] = ()) -> 
     if is_text(column.type):
         texts = without_missing(plain_text(column), missing)
         absent = null_mask(texts)
-        times, unreadable = _iso_times(texts) if form == ISO else times_in_form(texts, form)
+        times, unreadable = _iso_times(texts) if format == ISO else times_in_format(texts, format)
         unreadable &= ~absent
     else:
         plain = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())

@@ -15,7 +15,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.columns.date_columns import DateNumbers, as_dates, is_date, part_names
 from bigmc.ingestion.columns.number_columns import Numbers, is_number, null_mask
 from bigmc.ingestion.columns.table_columns import Filling, Levels, category_texts, filled, indicators
-from bigmc.ingestion.columns.written import AS_PROGRAMS, Written
+from bigmc.ingestion.columns.value_formats import PLAIN, ValueFormats
 from bigmc.ingestion.hashing.categories import (
     Categories,
     categories_of,
@@ -68,7 +68,7 @@ class FeatureSpec:
     dates : tuple of str
         Columns of dates; each becomes several numbers after the dense ones, see
         `bigmc.ingestion.columns.date_columns`.
-    written : Written
+    value_formats : ValueFormats
         How numbers and dates are written in columns of texts, and what stands for missing ones.
     """
 
@@ -84,7 +84,7 @@ class FeatureSpec:
     one_hot: tuple[Levels, ...] = ()
     filling: Filling | None = None
     dates: tuple[str, ...] = ()
-    written: Written = AS_PROGRAMS
+    value_formats: ValueFormats = PLAIN
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -140,9 +140,9 @@ class FeatureSpec:
         """Return the specification as JSON data; ``columns`` names the features if none is hashed."""
         data = asdict(replace(self, map=None)) | {"hasher": self.hasher.to_dict() if self.hasher else None}
         data.pop("map")
-        data.pop("written")
-        if self.written:
-            data["written"] = self.written.to_dict()
+        data.pop("value_formats")
+        if self.value_formats:
+            data["value_formats"] = self.value_formats.to_dict()
         for name in ("one_hot", "filling", "dates"):
             if not getattr(self, name):
                 data.pop(name)
@@ -180,7 +180,7 @@ class FeatureSpec:
             one_hot=one_hot,
             filling=Filling.from_dict(filling) if filling else None,
             dates=tuple(data.get("dates", ())),
-            written=Written.from_dict(data["written"]) if "written" in data else AS_PROGRAMS,
+            value_formats=ValueFormats.from_dict(data["value_formats"]) if "value_formats" in data else PLAIN,
         )
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
@@ -199,11 +199,11 @@ class FeatureSpec:
 
     def read_numbers(self, table: pa.RecordBatch) -> Numbers:
         """Return the columns of a batch as numbers, which are read at first use."""
-        return Numbers(table, self.written)
+        return Numbers(table, self.value_formats)
 
     def read_dates(self, table: pa.RecordBatch, name: str) -> DateNumbers:
         """Return a column of dates as numbers."""
-        return as_dates(table.column(name), self.written.of_dates(name), self.written.missing)
+        return as_dates(table.column(name), self.value_formats.of_dates(name), self.value_formats.missing)
 
     def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:
         """Return the rows with invalid features, with the reason.
@@ -242,7 +242,9 @@ class FeatureSpec:
             _, absent, unreadable = self.read_dates(table, name)
             for position in np.flatnonzero(unreadable | (absent & (not self.takes_missing))):
                 reason = (
-                    "missing" if absent[position] else f"not a date like {self.written.date_example(name)}"
+                    "missing"
+                    if absent[position]
+                    else f"not a date like {self.value_formats.date_example(name)}"
                 )
                 bad.setdefault(int(position), f"column {name!r} is {reason}")
         return bad

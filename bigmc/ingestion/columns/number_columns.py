@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.ingestion.columns.number_forms import NumberForm
-from bigmc.ingestion.columns.written import AS_PROGRAMS, Written, without_missing
+from bigmc.ingestion.columns.number_formats import NumberFormat
+from bigmc.ingestion.columns.value_formats import PLAIN, ValueFormats, without_missing
 from bigmc.ingestion.hashing.categories import is_text, plain_text
 from bigmc.lazy import LazyModule
 
@@ -46,20 +46,20 @@ class Numbers:
     Parameters
     ----------
     table : RecordBatch
-    written : Written
+    value_formats : ValueFormats
         How texts of its columns are written.
     """
 
-    def __init__(self, table: pa.RecordBatch, written: Written = AS_PROGRAMS) -> None:
-        self._table, self._written = table, written
+    def __init__(self, table: pa.RecordBatch, value_formats: ValueFormats = PLAIN) -> None:
+        self._table, self._formats = table, value_formats
         self._columns: dict[str, Floats] = {}
 
     def __getitem__(self, name: str) -> Floats:
         """Return the column of this name."""
         if name not in self._columns:
-            column, written = self._table.column(name), self._written
-            if written and is_text(column.type):
-                self._columns[name] = floats_in_form(column, written.of_numbers(name), written.missing)
+            column, formats = self._table.column(name), self._formats
+            if formats and is_text(column.type):
+                self._columns[name] = floats_in_format(column, formats.of_numbers(name), formats.missing)
             else:
                 self._columns[name] = as_float(column)
         return self._columns[name]
@@ -92,12 +92,12 @@ def as_float(column: pa.Array) -> Floats:
         return Floats(values, absent, np.array([v is None for v in read]) & ~absent)
 
 
-def floats_in_form(column: pa.Array, form: NumberForm, missing: Sequence[str]) -> Floats:
-    """Return a column of texts as numbers in a form; some texts stand for a missing one, in small letters."""
+def floats_in_format(column: pa.Array, format: NumberFormat, missing: Sequence[str]) -> Floats:
+    """Return a column of texts as numbers in a format; `missing` texts, in small letters, count as none."""
     texts = without_missing(plain_text(column), missing)
-    if form.is_plain:
+    if format.is_plain:
         return as_float(texts)
-    absent, values = null_mask(texts), form.read(texts)
+    absent, values = null_mask(texts), format.read(texts)
     return Floats(np.asarray(values.fill_null(np.nan)), absent, null_mask(values) & ~absent)
 
 

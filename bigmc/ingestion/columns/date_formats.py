@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.ingestion.columns.number_forms import Doubt
+from bigmc.ingestion.columns.number_formats import Doubt
 from bigmc.lazy import LazyModule
 
 pc = LazyModule("pyarrow.compute")
@@ -33,7 +33,7 @@ _PATTERNS: Mapping[str, str] = MappingProxyType(
 """What matches a date by the order of its parts. Behind full stops a year has four digits: 10.04.12 may be
 the number of a version."""
 ISO = "ISO 8601"
-"""The form that needs no pattern: 2026-11-25 or 2026-11-25T08:30:00Z."""
+"""The format that needs no pattern: 2026-11-25 or 2026-11-25T08:30:00Z."""
 EXAMPLES: Mapping[str, str] = MappingProxyType(
     {
         ISO: "2026-11-25",
@@ -44,15 +44,15 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "name, day, year": "Nov 25, 2026",
     }
 )
-"""A date in each form, of which `date_form` makes it again."""
+"""A date in each format, of which `date_format` makes it again."""
 _MONTHS = pa.array(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
 _PIVOT = 69
 """Years of two digits from this one on are of the 20th century, as POSIX has it."""
 _DAY_OF_US, _EPOCH_YEAR = 86_400_000_000, 1970
 
 
-def date_form(texts: pa.Array) -> str | Doubt | None:
-    """Return the form in which all of some texts are dates.
+def date_format(texts: pa.Array) -> str | Doubt | None:
+    """Return the format in which all of some texts are dates.
 
     Parameters
     ----------
@@ -64,31 +64,31 @@ def date_form(texts: pa.Array) -> str | Doubt | None:
     str, Doubt, or None
         A key of `EXAMPLES`; a doubt where it may be one or another, None where some texts are no dates.
     """
-    fitting = [form for form in _PATTERNS if len(texts) and not times_in_form(texts, form)[1].any()]
+    fitting = [format for format in _PATTERNS if len(texts) and not times_in_format(texts, format)[1].any()]
     if len(fitting) < 2:
         return fitting[0] if fitting else None
     reason = f"{texts[0].as_py()!r} may begin with the month or with the day, and no other date tells"
     return Doubt(reason, "31/12/2026 or 12/31/2026")
 
 
-def times_in_form(texts: pa.Array, form: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return microseconds since 1970, 0 where a text is no date in a form, and where that is so.
+def times_in_format(texts: pa.Array, format: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return microseconds since 1970, 0 where a text is no date in a format, and where that is so.
 
     Parameters
     ----------
     texts : pyarrow Array of string
         Trimmed; null ones are no dates.
-    form : str
+    format : str
         A key of `EXAMPLES`, but for `ISO`.
     """
-    found = pc.extract_regex(texts, _PATTERNS[form])
+    found = pc.extract_regex(texts, _PATTERNS[format])
     fits = found.is_valid().fill_null(False).to_numpy(zero_copy_only=False).copy()
     year, day, hour, minute = (_whole(found, name) for name in ("year", "day", "hour", "minute"))
-    month = _month_of_name(found) if "name" in form else _whole(found, "month")
+    month = _month_of_name(found) if "name" in format else _whole(found, "month")
     second = np.round(_numbers(found, "second") * 1e6).astype(np.int64)
     digits = _field(found, "year")
     two = pc.equal(pc.utf8_length(digits), 2).fill_null(False).to_numpy(zero_copy_only=False)
-    if form == "day, month, year":
+    if format == "day, month, year":
         dotted = pc.equal(_field(found, "mark"), ".").fill_null(False).to_numpy(zero_copy_only=False)
         fits &= ~(two & dotted)
     year = year + np.where(two, np.where(year >= _PIVOT, 1900, 2000), 0)

@@ -24,8 +24,9 @@ _ANY = (
     rf"^(?P<outer>\(|{_SIGN})?\s*(?P<prefix>{_PREFIX})?\s*(?P<inner>{_SIGN})?\s*"
     rf"(?P<digits>{_DIGITS})\s*(?P<unit>{_UNIT})?\s*\)?$"
 )
-"""A text with one number in it; `NumberForm` says what its marks mean."""
+"""A text with one number in it; `NumberFormat` says what its marks mean."""
 
+_ANY_DIGITS, _SHORT = "[0-9]+", "[0-9]{1,3}"
 _FACTORS: Mapping[str, float] = MappingProxyType(
     {"k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9, "T": 1e12}
     | {"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -51,7 +52,7 @@ class Doubt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NumberForm:
+class NumberFormat:
     """What the marks in a column of numbers mean.
 
     Attributes
@@ -72,23 +73,23 @@ class NumberForm:
     @property
     def is_plain(self) -> bool:
         """Whether numbers are written as programs write them."""
-        return self == NumberForm()
+        return self == NumberFormat()
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Numbers written in this form, one for each unit, of which `number_form` makes it again."""
+        """Numbers written in this format, one for each unit, of which `number_format` makes it again."""
         whole = self.thousands.join(("1", "234", "567")) if self.thousands else "1234"
         between = " " if any(len(unit) > 1 for unit, _ in self.units) else ""
         number = f"{self.prefix}{whole}{self.decimal}5"
         return tuple(f"{number}{between if unit else ''}{unit}" for unit, _ in self.units)
 
     def read(self, texts: pa.Array) -> pa.Array:
-        """Return trimmed texts as float64 numbers, null where a text is none in this form."""
+        """Return trimmed texts as float64 numbers, null where a text is none in this format."""
         parts = _parts(texts)
         factors = np.array([factor for _, factor in self.units])
         place = pc.index_in(parts["unit"], pa.array([unit for unit, _ in self.units], pa.string()))
         fits = pc.and_(pc.equal(parts["prefix"], self.prefix), pc.is_valid(place))
-        fits = pc.and_(fits, pc.match_substring_regex(parts["digits"], self._pattern(strict=False)))
+        fits = pc.and_(fits, pc.match_substring_regex(parts["digits"], self._pattern(_ANY_DIGITS)))
         digits = pc.if_else(fits, parts["digits"], None)
         if self.thousands:
             digits = pc.replace_substring(digits, self.thousands, "")
@@ -100,20 +101,19 @@ class NumberForm:
         return pc.if_else(negative, pc.negate(values), values)
 
     def fits(self, digits: pa.Array) -> bool:
-        """Return whether digits with their marks leave no doubt that they are in this form."""
-        return bool(pc.all(pc.match_substring_regex(digits, self._pattern(strict=True))).as_py())
+        """Return whether digits with their marks leave no doubt that they are in this format."""
+        return bool(pc.all(pc.match_substring_regex(digits, self._pattern(_SHORT))).as_py())
 
-    def _pattern(self, *, strict: bool) -> str:
-        """Return what matches digits; unless `strict`, marks between thousands may be left out."""
+    def _pattern(self, unmarked: str) -> str:
+        """Return what matches digits, given what matches those without a mark between thousands."""
         decimal, mark = re.escape(self.decimal), re.escape(self.thousands)
-        whole = "[0-9]+"
+        whole = _ANY_DIGITS
         if self.thousands:
-            plain = "[0-9]{1,3}" if strict else "[0-9]+"
-            whole = f"(?:[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+|{plain})"
+            whole = f"(?:[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+|{unmarked})"
         return f"^(?:{whole}(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][-+]?[0-9]+)?$"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the form as JSON data."""
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the format as JSON data."""
         return {
             "decimal": self.decimal,
             "thousands": self.thousands,
@@ -122,14 +122,14 @@ class NumberForm:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> NumberForm:
-        """Return the form that :meth:`to_dict` wrote."""
+    def from_dict(cls, data: Mapping[str, Any]) -> NumberFormat:
+        """Return the format that :meth:`to_dict` wrote."""
         units = tuple((str(unit), float(factor)) for unit, factor in data["units"])
         return cls(data["decimal"], data["thousands"], data["prefix"], units)
 
 
-def number_form(texts: pa.Array) -> NumberForm | Doubt | None:
-    """Return the form in which all of some texts are numbers.
+def number_format(texts: pa.Array) -> NumberFormat | Doubt | None:
+    """Return the format in which all of some texts are numbers.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def number_form(texts: pa.Array) -> NumberForm | Doubt | None:
 
     Returns
     -------
-    NumberForm, Doubt, or None
+    NumberFormat, Doubt, or None
         A doubt where all hold a number, which may mean several; None where some hold none.
     """
     parts = _parts(texts)
@@ -151,19 +151,19 @@ def number_form(texts: pa.Array) -> NumberForm | Doubt | None:
     if factors is None:
         return Doubt(f"there are several units, {_listed(units)}")
     for decimal, thousands in _MARKS:
-        form = NumberForm(decimal, thousands, prefixes[0], factors)
-        if form.fits(parts["digits"]):
-            return _doubted(form, parts["digits"], texts) or form
+        format = NumberFormat(decimal, thousands, prefixes[0], factors)
+        if format.fits(parts["digits"]):
+            return _doubted(format, parts["digits"], texts) or format
     return None
 
 
-def _doubted(form: NumberForm, digits: pa.Array, texts: pa.Array) -> Doubt | None:
+def _doubted(format: NumberFormat, digits: pa.Array, texts: pa.Array) -> Doubt | None:
     """Return a doubt where every comma stands before three digits, and other numbers have four or more.
 
     Of a mark between thousands alone it does not matter which it is: a thousandth of all numbers tells a
     learner the same.
     """
-    if (form.decimal, form.thousands) != (",", ""):
+    if (format.decimal, format.thousands) != (",", ""):
         return None
     with_comma = digits.filter(pc.match_substring(digits, ","))
     if not pc.all(pc.match_substring_regex(with_comma, "^[1-9][0-9]{0,2},[0-9]{3}$")).as_py():

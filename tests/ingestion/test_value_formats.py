@@ -13,10 +13,10 @@ import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.column_kinds import with_column_kinds
 from bigmc.ingestion.columns.date_columns import as_dates
-from bigmc.ingestion.columns.date_forms import EXAMPLES, date_form
-from bigmc.ingestion.columns.number_columns import floats_in_form
-from bigmc.ingestion.columns.number_forms import Doubt, NumberForm, number_form
-from bigmc.ingestion.columns.written import MISSING_TEXTS, Written
+from bigmc.ingestion.columns.date_formats import EXAMPLES, date_format
+from bigmc.ingestion.columns.number_columns import floats_in_format
+from bigmc.ingestion.columns.number_formats import Doubt, NumberFormat, number_format
+from bigmc.ingestion.columns.value_formats import MISSING_TEXTS, ValueFormats
 from bigmc.model.feature_spec import check_feature_spec
 
 VALUES = [1234.5, 12.0, 1234567.25, 0.5, 999.0, -8.75, 1000000.0]
@@ -34,18 +34,18 @@ def test_numbers_are_read_as_pandas_reads_them_when_told(decimal, thousands, tem
         io.StringIO("x\n" + "\n".join(f'"{v}"' for v in bare)), decimal=decimal, thousands=thousands
     )
     texts = pa.array([template.format(text) for text in bare])
-    form = number_form(texts)
-    found = floats_in_form(texts, form, MISSING_TEXTS)
+    format = number_format(texts)
+    found = floats_in_format(texts, format, MISSING_TEXTS)
     np.testing.assert_array_equal(found.values, told["x"].astype(float))
-    assert number_form(pa.array(form.examples)) == form
-    assert NumberForm.from_dict(form.to_dict()) == form
+    assert number_format(pa.array(format.examples)) == format
+    assert NumberFormat.from_dict(format.to_dict()) == format
 
 
 def test_units_that_multiply_signs_and_missing_values():
-    assert number_form(pa.array(["1\xa0234,5", "3"])) == number_form(pa.array(["1 234,5", "3"]))
+    assert number_format(pa.array(["1\xa0234,5", "3"])) == number_format(pa.array(["1 234,5", "3"]))
     texts = pa.array(["€1.5M", "€20K", "€0", "-€3K", "(€4K)", "N/A", " - ", None, "cheap"])
-    form = number_form(texts[:5])
-    found = floats_in_form(texts, form, MISSING_TEXTS)
+    format = number_format(texts[:5])
+    found = floats_in_format(texts, format, MISSING_TEXTS)
     np.testing.assert_array_equal(found.values, [1.5e6, 2e4, 0, -3e3, -4e3, *[np.nan] * 4])
     assert found.absent.tolist() == [False] * 5 + [True] * 3 + [False]
     assert found.unreadable.tolist() == [False] * 8 + [True]
@@ -61,14 +61,14 @@ def test_units_that_multiply_signs_and_missing_values():
     ],
 )
 def test_what_may_be_read_in_two_ways_is_in_doubt(texts, reason):
-    doubt = number_form(pa.array(texts))
+    doubt = number_format(pa.array(texts))
     assert isinstance(doubt, Doubt)
     assert reason in doubt.reason
 
 
 @pytest.mark.parametrize("texts", [["A1"], ["1.2.3"], ["12:30"], ["1/2"], ["555-1234"], ["IV"], []])
 def test_other_texts_are_no_numbers(texts):
-    assert number_form(pa.array(texts, pa.string())) is None
+    assert number_format(pa.array(texts, pa.string())) is None
 
 
 TIMES = [
@@ -94,25 +94,25 @@ TIMES = [
 )
 def test_dates_are_read_as_python_reads_them_when_told(pattern):
     texts = [time.strftime(pattern) for time in TIMES]
-    form = date_form(pa.array(texts))
-    found = as_dates(pa.array([*texts, "?", "soon"]), form, MISSING_TEXTS)
+    format = date_format(pa.array(texts))
+    found = as_dates(pa.array([*texts, "?", "soon"]), format, MISSING_TEXTS)
     told = as_dates(pa.array([datetime.strptime(text, pattern) for text in texts], pa.timestamp("us")))
     np.testing.assert_array_equal(found.values[:-2], told.values)
     assert found.absent.tolist() == [False] * 4 + [True, False]
     assert found.unreadable.tolist() == [False] * 5 + [True]
-    assert Written.like([f"when={EXAMPLES[form]}"]).of_dates("when") == form
+    assert ValueFormats.like([f"when={EXAMPLES[format]}"]).of_dates("when") == format
 
 
 @pytest.mark.parametrize(
     "texts", [["2/29/2021", "12/31/2020"], ["31.12.2020", "12/31/2020"], ["10.04.12"], ["Mai"]]
 )
 def test_what_no_form_fits_are_no_dates(texts):
-    assert date_form(pa.array(texts)) is None
+    assert date_format(pa.array(texts)) is None
 
 
 def test_day_and_month_that_no_value_tells_apart():
-    assert "month or with the day" in date_form(pa.array(["1/2/2020", "3/4/2021"])).reason
-    assert date_form(pa.array(["1/2/2020", "13/4/2021"])) == "day, month, year"
+    assert "month or with the day" in date_format(pa.array(["1/2/2020", "3/4/2021"])).reason
+    assert date_format(pa.array(["1/2/2020", "13/4/2021"])) == "day, month, year"
 
 
 def table(n, seed):
@@ -139,7 +139,7 @@ def table(n, seed):
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("written")
+    folder = tmp_path_factory.mktemp("value_formats")
     table(400, 0).to_csv(folder / "t.csv", index=False)
     return folder, bigmc.fit(str(folder / "t.csv"), folder / "m", label="label", time_limit=2.0)
 
@@ -152,7 +152,7 @@ def test_fit_reads_what_people_write_and_says_so(fitted):
         "dates": ["when"],
         "filled": ["price", "share", "size"],
     }
-    assert set(result["written"]) == {"price", "share", "when"}
+    assert set(result["value_formats"]) == {"price", "share", "when"}
     *missing, doubt = result["notes"]
     assert missing == [
         "'n/a' counts as missing in price",
@@ -194,7 +194,7 @@ def test_ingest_takes_examples_and_appends_alike(tmp_path):
     with pytest.raises(DataError, match="column 'price' is not a number"):
         bigmc.ingest(str(tmp_path / "a.csv"), to=tmp_path / "c", **options)
     first = bigmc.ingest(
-        str(tmp_path / "a.csv"), to=tmp_path / "d", written=examples, missing_text=texts, **options
+        str(tmp_path / "a.csv"), to=tmp_path / "d", value_format=examples, missing_text=texts, **options
     )
     later = bigmc.ingest(str(tmp_path / "b.csv"), to=tmp_path / "d", append=True)
     assert later.features == first.features
@@ -202,10 +202,10 @@ def test_ingest_takes_examples_and_appends_alike(tmp_path):
 
 
 def test_an_example_settles_a_doubt(tmp_path):
-    asked = {"label": "label", "written": ("noted=31/12/2020",)}
+    asked = {"label": "label", "value_formats": ("noted=31/12/2020",)}
     found = with_column_kinds(table(200, 0), asked)
     assert found.options["date"] == ("when", "noted")
-    assert "noted=25/11/2026" in found.options["written"]
+    assert "noted=25/11/2026" in found.options["value_formats"]
     assert not any("noted" in note for note in found.notes)
 
 
@@ -222,7 +222,7 @@ def test_examples_that_do_not_tell_are_refused(tmp_path, examples, message):
     table(20, 0).to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(DataError, match=message):
         bigmc.ingest(
-            str(tmp_path / "a.csv"), to=tmp_path / "d", label="label", dense="plain", written=examples
+            str(tmp_path / "a.csv"), to=tmp_path / "d", label="label", dense="plain", value_format=examples
         )
 
 
@@ -236,23 +236,25 @@ def test_a_mistyped_number_is_told(tmp_path):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"forms": {"x": {"date": 3}}, "missing": []},
-        {"forms": {"x": {"number": {}}}, "missing": []},
-        {"forms": {"x": {}}, "missing": []},
+        {"formats": {"x": {"date": 3}}, "missing": []},
+        {"formats": {"x": {"number": {}}}, "missing": []},
+        {"formats": {"x": {}}, "missing": []},
         {
-            "forms": {"x": {"number": {"decimal": ".", "thousands": "", "prefix": "", "units": [["", "1"]]}}},
+            "formats": {
+                "x": {"number": {"decimal": ".", "thousands": "", "prefix": "", "units": [["", "1"]]}}
+            },
             "missing": [],
         },
-        {"forms": {}, "missing": [3]},
-        {"forms": []},
+        {"formats": {}, "missing": [3]},
+        {"formats": []},
         [],
     ],
 )
 def test_a_file_that_says_nonsense_is_refused(changed):
-    with pytest.raises(ValueError, match=r"written|column|number|unit|missing|decimal|date is 3"):
-        check_feature_spec({"written": changed}, 1)
+    with pytest.raises(ValueError, match=r"formats|column|number|unit|missing|decimal|date is 3"):
+        check_feature_spec({"value_formats": changed}, 1)
 
 
-def test_a_form_of_a_later_version_is_refused():
+def test_a_format_of_a_later_version_is_refused():
     with pytest.raises(DataError, match="use a later version"):
-        Written.from_dict({"forms": {"x": {"date": "lunar"}}, "missing": []})
+        ValueFormats.from_dict({"formats": {"x": {"date": "lunar"}}, "missing": []})
