@@ -16,7 +16,7 @@ from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.kernels.linear.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
-from bigmc.solvers.sparse.chunks.certifying_pass import PassSums
+from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
 from bigmc.solvers.sparse.chunks.task import ChunkTask

@@ -36,6 +36,8 @@ _READINGS = 6
 #: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
 #: and all but one of them together this share of a pass.
 _RARE_GROUPS, _RARE_READS = 3, 0.3
+#: Entries of rare features whose gradients are not known, at most, in units of those of the candidates.
+_DOUBTFUL = 0.05
 #: Features of the layers keep their gradients in every pass while they are at most this share of all that do.
 _KEPT = 0.7
 
@@ -87,18 +89,15 @@ class CandidateColumns:
         """Return whether rounds take stochastic steps, see `bigmc.solvers.sparse.chunks.row_rounds`."""
         return self._plan.goes_by_rows(sum(map(len, state.layers)))
 
-    def choose(
-        self, state: State, features: NDArray[np.int64], norms: NDArray[np.float64]
-    ) -> list[NDArray[np.int64]]:
+    def choose(self, state: State, features: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return the layers wanted: those there are, and what is new, if all that fits.
 
         Parameters
         ----------
         state : State
+            With norms of the gradients, or estimates of them.
         features : int64 array of shape (n_known,)
-            In increasing order.
-        norms : float64 array of shape (n_known,)
-            Of their gradients of a sample, in units of the dual norm of the penalty.
+            To choose from, in increasing order.
 
         Returns
         -------
@@ -110,6 +109,8 @@ class CandidateColumns:
         elif not state.history:
             # at weights of zero: many of them come to nothing, and others come later
             first = int(_FIRST_SHARE * most)
+        assert state.norms is not None
+        norms = state.norms[features].astype(np.float64)
         rank = np.where(state.coef.slots(features) >= 0, np.inf, norms)
         wanted = rank > _CANDIDATE * self._task.alpha
         if np.count_nonzero(wanted) > most:
@@ -199,11 +200,31 @@ class CandidateColumns:
         chosen = rare_features(self._task, state.anchor, features, nnz, n_bytes)
         return RareFeatures(self._task, chosen) if len(chosen) else None
 
-    def missing(self, state: State, norms: NDArray[np.float32]) -> bool:
-        """Return whether features that are no candidates violate the conditions of optimality."""
-        others = norms > np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
-        others[_joined(state)] = False
-        return bool(others.any())
+    def with_large_norms(self, state: State) -> NDArray[np.int64]:
+        """Return the features whose norms make them candidates, increasing."""
+        assert state.norms is not None
+        return np.flatnonzero(state.norms > np.float32(_CANDIDATE * self._task.alpha))
+
+    def choosable(self, state: State, known: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the features to choose candidates from, increasing, where the gradients of some are known.
+
+        Beside these it is the layers, and rare features whose bounds are above the penalty: of few entries,
+        in few shards, bounds are near the norms, and there is space for them.
+        """
+        assert state.norms is not None
+        doubtful = state.norms > np.float32(self._task.alpha)
+        doubtful[known] = False
+        rarest = np.flatnonzero(doubtful)
+        rarest = rarest[np.argsort(self.column_nnz[rarest], kind="stable")]
+        most = _DOUBTFUL * self.column_nnz[_joined(state)].sum()
+        rarest = rarest[np.cumsum(self.column_nnz[rarest]) <= most]
+        return np.unique(np.concatenate([known, rarest, *state.layers]))
+
+    def missing(self, state: State, features: NDArray[np.int64]) -> bool:
+        """Return whether some of these features violate optimality and are no candidates."""
+        assert state.norms is not None
+        violating = features[state.norms[features] > (1.0 + _MISSING * self._task.tol) * self._task.alpha]
+        return len(np.setdiff1d(violating, _joined(state))) > 0
 
     def known_features(self, state: State) -> NDArray[np.int64]:
         """Return the features whose gradients the next pass keeps, in increasing order.

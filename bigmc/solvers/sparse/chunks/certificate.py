@@ -18,12 +18,8 @@ from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
 from bigmc.solvers.sparse.chunks.balanced import Balanced, balanced
-from bigmc.solvers.sparse.chunks.certifying_pass import (
-    PassRequest,
-    PassSums,
-    ShardPart,
-    certifying_pass,
-)
+from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
+from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -176,7 +172,9 @@ class Certifier:
 
     def _estimates(self, sums: PassSums) -> NDArray[np.float32]:
         """Return what the norms that some of the shards add up to come to for all."""
-        return np.asarray(sums.norms * np.float32(self._task.dataset.n_samples / max(sums.n_rows, 1)))
+        norms = np.abs(sums.norms)
+        norms *= np.float32(self._task.dataset.n_samples / max(sums.n_rows, 1))
+        return norms
 
     def _request(self, chosen: NDArray[np.int64], scales: tuple[float, ...]) -> PassRequest:
         task, plan = self._task, self._plan
@@ -240,6 +238,7 @@ class Certifier:
     def _measure(self, sums: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
         """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
         task = self._task
+        sums.bound_norms()
         norms, violations, distances = out = Measures(*np.empty((3, len(chosen))))
         for first in range(0, len(chosen), _MEASURED):
             some = slice(first, first + _MEASURED)

@@ -2,13 +2,13 @@
 
 Gradients are kept for chosen features only. Of every other feature the norms of its gradients over single
 shards are added up, which is at least the norm of their sum: mostly enough to show that it needs no weights,
-in one number a feature instead of one for every class.
+in one number a feature instead of one for every class. Where one class says what the other's gradient is, as
+with two classes, the norms are added up with their signs, which comes to the gradient itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import Entries, GradientSums
-from bigmc.objectives import Curvature, Objective
-from bigmc.solvers.sparse.margins import Margins
+from bigmc.objectives import Curvature
+from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, decoded_blocks, of_rows
 from bigmc.store.dataset import Dataset
@@ -32,8 +32,6 @@ _MOST_PARTS = 16
 _ROWS_AT_ONCE = 1 << 11
 #: Features whose offsets are looked at together.
 PIECE_FEATURES = 1 << 16
-#: Sums of single precision are taken for larger by this for every shard.
-_ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
 
 
 class ShardPart(NamedTuple):
@@ -56,96 +54,6 @@ class ShardPart(NamedTuple):
 
 #: Makes the part of a shard with a number, or None where its samples have no weight.
 ShardProblem = Callable[[int, int], ShardPart | None]
-
-
-@dataclass(frozen=True)
-class PassRequest:
-    """What a pass is to find.
-
-    Attributes
-    ----------
-    objective : Objective
-    features : int64 array of shape (n_chosen,)
-        Features whose gradients are wanted, increasing.
-    weight_sum : float
-        n of the objective.
-    width : int
-        Padded number of classes.
-    scales : tuple of float
-        Increasing scales of the dual point at which its entropy is wanted (log loss).
-    block_bytes, block_columns : int
-        Most bytes and columns decoded at once.
-    shard_parts : int
-        Parts that a shard is cut into, so that the scores of one fit into memory.
-    held_bytes : int
-        Decoded columns of a shard that is cut are held in memory for all its parts if they take at most this;
-        else each part reads them again.
-    every : int
-        Of so many parts of a shard one is gone through.
-    """
-
-    objective: Objective
-    features: NDArray[np.int64]
-    weight_sum: float
-    width: int
-    scales: tuple[float, ...]
-    block_bytes: int
-    block_columns: int
-    shard_parts: int = 1
-    held_bytes: int = 0
-    every: int = 1
-
-
-@dataclass
-class PassSums:
-    """What shards add to a pass.
-
-    Attributes
-    ----------
-    margins : float64 array
-        See `Margins.empty`.
-    entropies : float64 array of shape (n_scales,)
-    gradient : float64 array of shape (n_chosen, n_kept)
-        Of the mean loss, by the last classes; see `bigmc.objectives.losses.Loss.unpacked`.
-    curvature : float64 array of shape (n_chosen,)
-        Largest of the diagonal of its Hessian, over the classes, added up over blocks.
-    norms : float32 array of shape (n_features,)
-        Bounds of the dual norms of the gradients of all features.
-    n_bytes : int
-        Decoded bytes of shards, and bytes of scratch files.
-    n_rows : int
-        Samples gone through.
-    """
-
-    margins: NDArray[np.float64]
-    entropies: NDArray[np.float64]
-    gradient: NDArray[np.float64]
-    curvature: NDArray[np.float64]
-    norms: NDArray[np.float32]
-    n_bytes: int = 0
-    n_rows: int = 0
-
-    @classmethod
-    def zeros(cls, n_classes: int, n_features: int, request: PassRequest) -> PassSums:
-        """Return the sums of nothing."""
-        chosen = len(request.features)
-        return cls(
-            Margins.empty(n_classes),
-            np.zeros(len(request.scales)),
-            np.zeros((chosen, request.objective.loss.n_kept(n_classes))),
-            np.zeros(chosen),
-            np.zeros(n_features, np.float32),
-        )
-
-    def add(self, other: PassSums) -> None:
-        """Add the sums of other shards."""
-        self.margins += other.margins
-        self.entropies += other.entropies
-        self.gradient += other.gradient
-        self.curvature += other.curvature
-        self.norms += other.norms
-        self.n_bytes += other.n_bytes
-        self.n_rows += other.n_rows
 
 
 def certifying_pass(
@@ -183,7 +91,6 @@ def certifying_pass(
     for _, sums in engine.map(_add_up, parts, dataset, request, problem_of, watches):
         total.add(sums)
         del sums  # else it stays beside the sums of the next part
-    total.norms *= np.float32(1.0 + _ROUNDING * len(shards) * request.shard_parts)
     bad = ~np.isfinite(total.norms)
     bad[request.features] |= ~np.isfinite(total.gradient).all(axis=1)
     if bad.any():
@@ -246,6 +153,7 @@ def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequ
     if part is None:
         return
     problem = part.problem
+    sums.n_parts += 1
     sums.n_bytes += part.n_bytes
     sums.n_rows += problem.n_samples
     sums.margins += problem.margins().stacked
@@ -257,11 +165,12 @@ def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequ
     if request.shard_parts == 1:
         for block in blocks:
             gradients.add(block)
-        return
-    place = np.full(MAX_ROWS, -1, np.int32)
-    place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
-    for block in blocks:
-        gradients.add(of_rows(block, place))
+    else:
+        place = np.full(MAX_ROWS, -1, np.int32)
+        place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
+        for block in blocks:
+            gradients.add(of_rows(block, place))
+    sums.largest += gradients.largest
 
 
 class _PartGradients:
@@ -269,12 +178,18 @@ class _PartGradients:
 
     A column with one entry has the gradient of its sample, of which the norm is taken once for all columns:
     most columns of words and their pairs are such, and with thousands of classes they were half of a pass.
+
+    Attributes
+    ----------
+    largest : float
+        Largest norm of those of the sums that have signs, so far, of a feature whose gradient is not kept.
     """
 
     def __init__(self, problem: Problem, request: PassRequest, sums: PassSums) -> None:
         self._problem, self._request, self._sums = problem, request, sums
         self._factor = 2.0 / request.weight_sum
         self._row_norms: NDArray[np.float64] | None = None
+        self.largest = 0.0
 
     def add(self, block: Block) -> None:
         """Add the gradients of some columns."""
@@ -284,10 +199,12 @@ class _PartGradients:
         single = counts == 1
         single[wanted] = False
         if single.any():
-            self._add_norms(np.flatnonzero(single), block)
+            self._add_single(np.flatnonzero(single), block)
             counts[single] = 0
         used = np.flatnonzero(counts)
         gradient, curvature, scale = self._gradients(used, block)
+        counts[wanted] = 0
+        self._add_norms(used, block, gradient, scale, counts[used] > 0)
         places = np.full(block.hi - block.lo, -1)
         places[used] = np.arange(len(used))
         at = places[wanted]
@@ -300,7 +217,7 @@ class _PartGradients:
     def _gradients(
         self, used: NDArray[np.int64], block: Block
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Add the norms of the gradients of columns; return half gradients, half curvatures, and scales."""
+        """Return half gradients, half curvatures, and scales of columns."""
         problem, objective = self._problem, self._request.objective
         places = np.full(block.hi - block.lo, -1)
         places[used] = np.arange(len(used))
@@ -309,20 +226,41 @@ class _PartGradients:
         added = GradientSums(gradient, curvature)
         samples, n_classes = problem.residual_samples, problem.n_classes
         objective.add_gradients(places, entries, samples, n_classes, added, Curvature.LARGEST)
-        scale, norms = problem.scale_of(used + block.lo), np.zeros(len(used))
-        objective.add_dual_norms(gradient, self._factor * scale, n_classes, norms)
-        self._sums.norms[used + block.lo] += norms.astype(np.float32)
-        return gradient, curvature, scale
+        return gradient, curvature, problem.scale_of(used + block.lo)
 
-    def _add_norms(self, single: NDArray[np.int64], block: Block) -> None:
+    def _add_norms(
+        self,
+        used: NDArray[np.int64],
+        block: Block,
+        gradient: NDArray[np.float64],
+        scale: NDArray[np.float64],
+        others: NDArray[np.bool_],
+    ) -> None:
+        """Add the norms of half gradients of columns; those of `others` are not kept themselves."""
+        norms = self._norms(gradient, self._factor * scale)
+        self._sums.norms[used + block.lo] += norms.astype(np.float32)
+        if self._sums.signed:
+            self.largest = max(self.largest, float(np.abs(norms[others]).max(initial=0.0)))
+
+    def _add_single(self, single: NDArray[np.int64], block: Block) -> None:
         """Add the norms of the gradients of columns with one entry each."""
         if self._row_norms is None:
             self._row_norms = self._norms_of_rows(block.data.dtype)
         at = block.indptr[single]
         rows = block.indices[at]
-        sizes = np.abs(block.data[at] * self._problem.gain[rows].astype(np.float64))
-        norms = self._factor * self._problem.scale_of(single + block.lo) * sizes * self._row_norms[rows]
+        values = block.data[at] * self._problem.gain[rows].astype(np.float64)
+        norms = self._factor * self._problem.scale_of(single + block.lo) * values * self._row_norms[rows]
+        if self._sums.signed:
+            self.largest = max(self.largest, float(np.abs(norms).max(initial=0.0)))
+        else:
+            np.abs(norms, out=norms)
         self._sums.norms[single + block.lo] += norms.astype(np.float32)
+
+    def _norms(self, gradient: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the dual norms of scaled gradients, with the sign of the class if one is kept."""
+        norms, n_classes = np.zeros(len(gradient)), self._problem.n_classes
+        self._request.objective.add_dual_norms(gradient, scale, n_classes, norms)
+        return np.copysign(norms, gradient[:, n_classes - 1]) if self._sums.signed else norms
 
     def _norms_of_rows(self, dtype: np.dtype[Any]) -> NDArray[np.float64]:
         """Return the dual norms of the residuals of all samples, without their scales and weights.
@@ -338,8 +276,7 @@ class _PartGradients:
             entries = Entries(starts, rows.astype(np.uint16), values, np.array([0, n]))
             added = GradientSums(np.zeros((len(rows), self._request.width)), np.zeros(len(rows)))
             objective.add_gradients(rows - lo, entries, samples, problem.n_classes, added)
-            own = norms[lo : lo + len(rows)]
-            objective.add_dual_norms(added.gradients, np.ones(len(rows)), problem.n_classes, own)
+            norms[rows] = self._norms(added.gradients, np.ones(len(rows)))
         return norms
 
 

@@ -143,8 +143,7 @@ class ChunkRounds:
         self._norms = norms
         features = state.coef.features
         if state.norms is not None and len(features):
-            chosen = np.union1d(np.flatnonzero(state.norms), features)
-            state.layers = self._columns.choose(state, chosen, state.norms[chosen].astype(np.float64))
+            state.layers = self._columns.choose(state, np.union1d(np.flatnonzero(state.norms), features))
             state.rounds, state.gain = 1, math.inf
         else:
             state.layers = [features[: self._plan.most_candidates]] if len(features) else []
@@ -172,7 +171,7 @@ class ChunkRounds:
         assert state.anchor is not None
         state.norms = self._certifier.estimate(self._columns.spill, state.anchor)
         largest = self._columns.known_features(state)
-        state.layers = self._columns.choose(state, largest, state.norms[largest].astype(np.float64))
+        state.layers = self._columns.choose(state, largest)
         self._count_spill()
         if not state.layers:
             return
@@ -240,8 +239,11 @@ class ChunkRounds:
             before = np.concatenate([np.empty(0, np.int64), *state.layers])
             if len(certified.written):
                 state.layers = [*state.layers, certified.written]
-            elif further is None or self._columns.missing(state, certified.sums.norms):
-                state.layers = self._columns.choose(state, chosen, certified.measured.norms)
+            # what is written during a pass is named by estimates, or did not fit: rounds without the rest
+            # end with a bound that the largest gradient of it decides
+            known = self._columns.with_large_norms(state) if certified.sums.signed else chosen
+            if further is None or self._columns.missing(state, known):
+                state.layers = self._columns.choose(state, self._columns.choosable(state, known))
                 self._write()
             if norms is Norms.ROUGH or not np.isin(np.concatenate(state.layers), chosen).all():
                 self._evaluate()

@@ -1,0 +1,130 @@
+"""What a pass over everything is to find, and what shards add to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.objectives import Objective
+from bigmc.solvers.sparse.margins import Margins
+
+#: Sums of single precision are taken for larger by this for every part that is added.
+_ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
+
+
+@dataclass(frozen=True)
+class PassRequest:
+    """What a pass is to find.
+
+    Attributes
+    ----------
+    objective : Objective
+    features : int64 array of shape (n_chosen,)
+        Features whose gradients are wanted, increasing.
+    weight_sum : float
+        n of the objective.
+    width : int
+        Padded number of classes.
+    scales : tuple of float
+        Increasing scales of the dual point at which its entropy is wanted (log loss).
+    block_bytes, block_columns : int
+        Most bytes and columns decoded at once.
+    shard_parts : int
+        Parts that a shard is cut into, so that the scores of one fit into memory.
+    held_bytes : int
+        Decoded columns of a shard that is cut are held in memory for all its parts if they take at most this;
+        else each part reads them again.
+    every : int
+        Of so many parts of a shard one is gone through.
+    """
+
+    objective: Objective
+    features: NDArray[np.int64]
+    weight_sum: float
+    width: int
+    scales: tuple[float, ...]
+    block_bytes: int
+    block_columns: int
+    shard_parts: int = 1
+    held_bytes: int = 0
+    every: int = 1
+
+
+@dataclass
+class PassSums:
+    """What shards add to a pass.
+
+    Attributes
+    ----------
+    margins : float64 array
+        See `Margins.empty`.
+    entropies : float64 array of shape (n_scales,)
+    gradient : float64 array of shape (n_chosen, n_kept)
+        Of the mean loss, by the last classes; see `bigmc.objectives.losses.Loss.unpacked`.
+    curvature : float64 array of shape (n_chosen,)
+        Largest of the diagonal of its Hessian, over the classes, added up over blocks.
+    norms : float32 array of shape (n_features,)
+        Sums of the dual norms of the gradients of all features over parts of shards, with signs where one
+        class is kept; see `bound_norms`.
+    largest : float
+        Sum over these parts of the largest norm of a feature without a gradient.
+    n_parts : int
+        Parts of shards.
+    n_bytes : int
+        Decoded bytes of shards, and bytes of scratch files.
+    n_rows : int
+        Samples gone through.
+    """
+
+    margins: NDArray[np.float64]
+    entropies: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    curvature: NDArray[np.float64]
+    norms: NDArray[np.float32]
+    largest: float = 0.0
+    n_parts: int = 0
+    n_bytes: int = 0
+    n_rows: int = 0
+
+    @classmethod
+    def zeros(cls, n_classes: int, n_features: int, request: PassRequest) -> PassSums:
+        """Return the sums of nothing."""
+        chosen = len(request.features)
+        return cls(
+            Margins.empty(n_classes),
+            np.zeros(len(request.scales)),
+            np.zeros((chosen, request.objective.loss.n_kept(n_classes))),
+            np.zeros(chosen),
+            np.zeros(n_features, np.float32),
+        )
+
+    def add(self, other: PassSums) -> None:
+        """Add the sums of other shards."""
+        self.margins += other.margins
+        self.entropies += other.entropies
+        self.gradient += other.gradient
+        self.curvature += other.curvature
+        self.norms += other.norms
+        self.largest += other.largest
+        self.n_parts += other.n_parts
+        self.n_bytes += other.n_bytes
+        self.n_rows += other.n_rows
+
+    @property
+    def signed(self) -> bool:
+        """Whether norms have the signs of the gradients of the one class that is kept."""
+        return bool(self.gradient.shape[1] == 1)
+
+    def bound_norms(self) -> None:
+        """Make the sums of norms bounds of the norms of all gradients, once everything is added up.
+
+        Adding n numbers of single precision is wrong by at most n rounding errors of the sum of their sizes.
+        """
+        np.abs(self.norms, out=self.norms)
+        error = _ROUNDING * self.n_parts
+        if self.signed:
+            self.norms += np.float32(error * self.largest)
+        else:
+            self.norms *= np.float32(1.0 + error)

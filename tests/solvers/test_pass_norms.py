@@ -1,0 +1,85 @@
+"""What a pass says of the gradients that it does not keep: themselves with two classes, else bounds."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from dense import loss_and_gradient
+from sparse_runs import solve
+from test_chunk_rounds import PLAN, replace, run
+
+from bigmc.engine import ThreadEngine
+from bigmc.objectives import objective
+from bigmc.solvers.sparse.chunks.certificate import Certifier
+from bigmc.solvers.sparse.chunks.loss import evaluate
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.store.dataset import Dataset
+
+N_ROWS, N_FEATURES, SHARD_ROWS = 3000, 300, 300
+CANDIDATES = np.array([1, 4, 9, 200])
+DUAL_NORMS = {"l1/l2": 2, "l1/linf": 1, "l1": np.inf}
+
+
+def made(n_classes):
+    """Frequent features and some with an entry or two in a shard, of both signs, in ten shards."""
+    generator = np.random.default_rng(3)
+    frequent = scipy.sparse.random(N_ROWS, 30, 0.2, rng=generator)
+    rare = scipy.sparse.random(N_ROWS, N_FEATURES - 30, 0.003, rng=generator)
+    X = scipy.sparse.hstack([frequent, rare], format="csr")
+    X.data = generator.choice([-3, -1, 1, 2], X.nnz).astype(np.int8)
+    y = np.concatenate([np.arange(n_classes), generator.integers(0, n_classes, N_ROWS - n_classes)])
+    return X, y, Dataset.from_arrays(X, y, shard_rows=SHARD_ROWS)
+
+
+@pytest.mark.parametrize("shard_parts", [1, 2])
+@pytest.mark.parametrize("penalty", DUAL_NORMS)
+@pytest.mark.parametrize(("loss", "n_classes"), [("squared_hinge", 2), ("log_loss", 2), ("squared_hinge", 4)])
+def test_norms_of_other_gradients(loss, n_classes, penalty, shard_parts):
+    X, y, dataset = made(n_classes)
+    descent, dtype = Descent("line_search", False, 0), np.dtype(float)
+    task = ChunkTask(
+        dataset, None, objective(loss, penalty), 1e-3, 1e-3, descent, dtype, ThreadEngine(1), None
+    )
+    plan = replace(PLAN, n_kept=n_classes - 1, shard_parts=shard_parts)
+    rows = np.zeros((len(CANDIDATES), task.width))
+    rows[:, :n_classes] = 0.3 * np.random.default_rng(5).standard_normal((len(CANDIDATES), n_classes))
+    W = np.zeros((N_FEATURES, n_classes))
+    W[CANDIDATES] = rows[:, :n_classes]
+    # with one chunk the dual point is that of the weights
+    spill = Spill(dataset, None, 1, 0, None, exact_rows(dataset), 0, shard_parts)
+    try:
+        spill.add(CANDIDATES)
+        coef = Coefficients.zeros(task.width).updated([(CANDIDATES, rows)])
+        anchor = evaluate(task, spill, coef, np.zeros(n_classes))
+        certified = Certifier(task, plan).certify(spill, anchor, CANDIDATES, Norms.EXACT, 1.0)
+    finally:
+        spill.close()
+    _, gradient, _ = loss_and_gradient(loss, X.toarray(), y, W, np.zeros(n_classes), np.ones(N_ROWS))
+    expected, norms = np.linalg.norm(gradient, DUAL_NORMS[penalty], axis=1), certified.sums.norms
+    others = np.setdiff1d(np.arange(N_FEATURES), CANDIDATES)
+    assert (norms[others] >= expected[others] * (1 - 1e-12)).all()
+    if n_classes == 2:
+        np.testing.assert_allclose(norms[others], expected[others], rtol=1e-5, atol=1e-5 * expected.max())
+    else:
+        assert norms[:30].sum() > 1.2 * expected[:30].sum()
+        assert norms[others].max() > expected[others].max()
+
+
+def test_features_without_gradients_become_candidates():
+    """Passes that keep the gradients of the candidates alone find the others all the same."""
+    generator = np.random.default_rng(1)
+    X = scipy.sparse.random(4000, 120, 0.1, format="csr", rng=generator)
+    X.data[:] = 1
+    signal = np.where(np.arange(120) % 3 == 0, generator.standard_normal(120), 0.0)
+    y = (X @ signal + 0.5 * generator.standard_normal(4000) > 0).astype(int)
+    X.data = X.data.astype(np.int8)
+    dataset = Dataset.from_arrays(X, y, shard_rows=200)
+    best = solve(dataset, alpha=1e-3, tol=1e-6, memory_limit=1 << 30).certificate
+    plan = replace(PLAN, n_kept=1, most_candidates=120, free_bytes=9000)
+    _, certificate = run(dataset, plan, alpha=1e-3)
+    assert certificate.gap <= 1e-3
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= certificate.upper * (1 + 1e-9)
