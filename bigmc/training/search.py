@@ -8,6 +8,7 @@ search goes through the same trials again without training them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -30,6 +31,9 @@ other ridges take a quarter of the errors of the first one away."""
 MOST_SPREAD = 1e4
 """Times the smallest deviation of a column that the largest may be for a table to be tried as it is: beyond,
 a ridge binds small columns, leaves large ones free, and takes a hundred times as long."""
+HOPELESS = 0.1
+"""Share of the log loss by which logistic regression is so much worse than the best hinge that no other ridge
+of it is tried, unless more labels are right by a standard error."""
 MOST_STEPS = 6
 """Steps in one direction: a thousandfold."""
 LOGISTIC_RIDGE = 0.1
@@ -136,6 +140,9 @@ class Search:
         if self.validation.sample.has_sets or self.validation.descends_duals:
             return best
         start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
+        error = math.sqrt(best.quality * (1.0 - best.quality) / self.validation.n_held_out)
+        if start.quality <= best.quality + error and start.log_loss > (1.0 + HOPELESS) * best.log_loss:
+            return best
         return self.better(best, self._ridge(start))
 
     def _penalty(self, best: Trial) -> Trial:
