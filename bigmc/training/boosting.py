@@ -48,6 +48,9 @@ ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 WORTH_MORE = 0.01
 """Relative decrease of the log loss that makes twice the rounds worthwhile; cross-validated rows are first
 tested on one fold."""
+OUTDONE = 2.0
+"""Ratio of errors, and of log loss, to those of the first linear model above which no further rounds are
+tried."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
@@ -107,11 +110,12 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     """
     cross_validates = search.validation.cross_validates
     ladder, *others = [_Ladder(search, folder, _of_depth(d, search, dataset)) for d in _depths(dataset)]
+    rounds = ladder.first_rounds
     for other in others:
-        if not cross_validates or other.probe(ROUNDS) <= (1.0 + FAR_WORSE) * ladder.probe(ROUNDS):
+        if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
     best = ladder.first
-    if best.n_rounds < ROUNDS[-1]:
+    if best.n_rounds < ROUNDS[-1] or _is_outdone(best.trial, search.trial_of(search.first)):
         return best
     if not cross_validates:  # on few rows the fit is never too loose
         ladder = ladder.better(_Ladder(search, folder, replace(best.options, C=LARGER_C)))
@@ -152,7 +156,18 @@ class _Ladder:
     @cached_property
     def first(self) -> Boosting:
         """The best of the first rounds, by log loss, which is more reliable than errors on few rows."""
-        return min(self._tried(ROUNDS), key=lambda tried: tried.trial.log_loss)
+        return min(self._first_tried, key=lambda tried: tried.trial.log_loss)
+
+    @property
+    def first_rounds(self) -> Sequence[int]:
+        """The first numbers of rounds; the last of them only if the log loss still fell before."""
+        return [tried.n_rounds for tried in self._first_tried]
+
+    @cached_property
+    def _first_tried(self) -> Sequence[Boosting]:
+        fewer, more = self._tried(ROUNDS[:2])
+        gains, rest = more.trial.log_loss < fewer.trial.log_loss, ROUNDS[2:]
+        return (fewer, more, *(self._tried(rest) if gains and rest else ()))
 
     def better(self, other: _Ladder) -> _Ladder:
         """Return the better of two by their first rounds."""
@@ -215,6 +230,12 @@ class _Ladder:
             write_work_file(file, [asdict(trial) for trial in trials])
         asked = [replace(self._options, n_rounds=n) for n in rounds]
         return [Boosting(*pair, self) for pair in zip(asked, trials, strict=True)]
+
+
+def _is_outdone(boosted: Trial, linear: Trial) -> bool:
+    """Return whether boosting errs so much more often than a linear model that more rounds do not matter."""
+    errors = 1.0 - boosted.quality, 1.0 - linear.quality
+    return errors[0] > OUTDONE * errors[1] and boosted.log_loss > OUTDONE * linear.log_loss
 
 
 def _is_worth_it(before: float, after: float) -> bool:

@@ -31,9 +31,11 @@ and other ridges remove a quarter of the errors of the first model."""
 MOST_SPREAD = 1e4
 """Maximum ratio of the largest to the smallest deviation of columns for trying a table unscaled: above it, a
 ridge shrinks small columns, not large ones, and training takes a hundred times as long."""
+HOPELESS = 0.1
+"""Relative excess of the log loss of logistic regression over the best hinge above which no other ridge of it
+is tried, unless more labels are right by a standard error."""
 MOST_STEPS = 6
 """Maximum steps in one direction: a thousandfold."""
-"""Steps in one direction: a thousandfold."""
 RESERVED = 0.6
 """Share of the time, at most, that is kept for the trainings after the search."""
 LOGISTIC_RIDGE = 0.1
@@ -142,6 +144,9 @@ class Search:
         if self.validation.sample.has_sets or self.validation.descends_duals:
             return best
         start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
+        error = math.sqrt(best.quality * (1.0 - best.quality) / self.validation.n_held_out)
+        if start.quality <= best.quality + error and start.log_loss > (1.0 + HOPELESS) * best.log_loss:
+            return best
         return self.better(best, self._ridge(start))
 
     def _penalty(self, best: Trial) -> Trial:

@@ -49,6 +49,8 @@ SCORE_ENTRIES, SCORE_SHARE = 16_000_000, 64
 _MANY_FEATURES = 1000
 """Features above which only dual coordinate descent is tried: logistic regression and a
 penalty cost ten to forty times as much there, and gained nothing on packages, strings and questions."""
+KEPT_ENTRIES = 60_000
+"""Maximum scores of a trial to keep in memory for the sum of models."""
 EVERY_FOLD, FIRST_FOLD = slice(None), slice(1)
 """Folds to hold out in a trial."""
 _SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
@@ -148,6 +150,7 @@ class Validation:
         problems = len(self._folds) * DualDescent.memory(self.sample) + self._of_trials
         self._keeps_problems = len(self._folds) == 1 or problems <= TRIAL_SHARE * limits.memory
         self._truth = Truth.of(valid, thresholds)
+        self._kept: dict[Candidate, NDArray[np.float64]] = {}
         self._places = np.concatenate([fold.places for fold in self._folds])
 
     def _is_too_large(self) -> bool:
@@ -226,8 +229,11 @@ class Validation:
         if self.solves_by_duals(candidate):
             scores, n_used = self._dual_scores(candidate)
             return Trial.of(candidate, self._truth.judge(scores), n_used, time.monotonic() - started)
-        options, weighting = self._linear(candidate)
-        return self._judged(options, candidate, weighting, lambda model: [model])[0]
+        [(scores, n_used)] = self._scored(*self._linear(candidate), lambda model: [model])
+        seconds = time.monotonic() - started
+        if scores.size <= KEPT_ENTRIES:
+            self._kept[candidate] = scores
+        return Trial.of(candidate, self._truth.judge(scores), n_used, seconds)
 
     def quality(self, candidate: Candidate) -> float:
         """Return the quality alone of `attempt`, for a fraction of the time where classes are many."""
@@ -278,12 +284,20 @@ class Validation:
         if states == []:
             states += [MemoryCheckpoint() for _ in self._folds]
         chosen = _Folds(self._folds[folds], [None] * len(self._folds) if states is None else states[folds])
-        return self._judged(options, candidate, self._stored, versions, chosen)
+        started = time.monotonic()
+        scored = self._scored(options, self._stored, versions, chosen)
+        seconds = time.monotonic() - started
+        truth = self._truth
+        if len(chosen.folds) < len(self._folds):
+            truth = truth.of_rows(np.concatenate([fold.places for fold in chosen.folds]))
+        return [Trial.of(candidate, truth.judge(scores), n_used, seconds) for scores, n_used in scored]
 
     def scores(self, candidate: Candidate) -> NDArray[np.float64]:
         """Return the scores of the rows held out, by models of a candidate that learn from the others."""
         if self.solves_by_duals(candidate):
             return self._dual_scores(candidate)[0]
+        if candidate in self._kept:
+            return self._kept[candidate]
         [(scores, _)] = self._scored(*self._linear(candidate), lambda model: [model])
         return scores
 
@@ -309,22 +323,6 @@ class Validation:
         """Return what trains a candidate, and how it weights the samples."""
         options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum())))
         return options, weighted(self.sample, candidate).weighting
-
-    def _judged(
-        self,
-        options: LearnerOptions,
-        candidate: Candidate,
-        weighting: Weighting,
-        versions: Versions,
-        chosen: _Folds | None = None,
-    ) -> list[Trial]:
-        started = time.monotonic()
-        scored = self._scored(options, weighting, versions, chosen)
-        seconds = time.monotonic() - started
-        truth = self._truth
-        if chosen is not None and len(chosen.folds) < len(self._folds):
-            truth = truth.of_rows(np.concatenate([fold.places for fold in chosen.folds]))
-        return [Trial.of(candidate, truth.judge(scores), n_used, seconds) for scores, n_used in scored]
 
     def _scored(
         self, options: LearnerOptions, weighting: Weighting, versions: Versions, chosen: _Folds | None = None

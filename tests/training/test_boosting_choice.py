@@ -97,6 +97,16 @@ def test_a_run_killed_between_two_trials_makes_the_same_choice(tmp_path, monkeyp
     )
 
 
+def test_boosting_that_a_linear_model_outdoes_is_not_boosted_further(tmp_path):
+    """A plane in eight dimensions without noise: trees need hundreds of rounds, a linear model none."""
+    X = np.random.default_rng(6).normal(size=(500, 8))
+    search, data = searched(X, (X.sum(axis=1) > 0).astype(int))
+    found = choose_boosting(search, data, tmp_path)
+    assert found.n_rounds == ROUNDS[-1]
+    assert not list(tmp_path.glob("*-50*"))
+    assert search.trial_of(search.first).log_loss < 0.5 * found.trial.log_loss
+
+
 @pytest.mark.parametrize(("quality", "log_loss", "wins"), [(0.80, 0.4, 0), (0.81, 0.4, 1), (0.80, 0.35, 1)])
 def test_a_later_trial_must_be_worth_it(quality, log_loss, wins):
     candidate = Candidate(None)
