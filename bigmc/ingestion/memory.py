@@ -21,60 +21,60 @@ BATCH_COST = 32
 """Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
 
 DENSE_BATCH_COST = 8
-"""The same where every column is a number: columns, float64 values, and these as rows."""
+"""The same if every column is a number: columns, float64 values, and these as rows."""
 
 RECORD_COST = 9
-"""Bytes in memory per byte of the longest record: raw and parsed text, where its words are, their hashes.
-They were 7 to 7.5 with 60 MB of words, and 8.2 with 182 MB: buffers grow by doubling."""
+"""Bytes in memory per byte of the longest record: raw and parsed text, positions of words, their hashes.
+Measured 7 to 7.5 with 60 MB of words, and 8.2 with 182 MB, since buffers grow by doubling."""
 
 LABELS_BYTES = 2 << 20
-"""Bytes of distinct labels that every worker may hold."""
+"""Maximum bytes of distinct labels in every worker."""
 
 READER_BYTES = 4 << 20
-"""Least bytes that decoding Parquet of short values may hold."""
+"""Minimum bytes for decoding Parquet with short values."""
 
 READER_SHARE = 12
-"""Decoding may hold one in so many bytes of a worker: with all columns open at once it is twice as fast."""
+"""Decoding may use a worker's bytes divided by this: with all columns open it is twice as fast."""
 
 PEAK_FACTOR = 3
-"""Memory of a flush in multiples of the samples written: pieces, columns (at most as much), codec, and what
-the allocator cannot give back."""
+"""Memory of a flush in multiples of the samples written: pieces, columns (at most as much), codec, and memory
+that the allocator cannot return."""
 
 ROOMY_PEAK_FACTOR = 2
-"""The same from `ROOMY_LIMIT` on, where the last two do not count."""
+"""The same from `ROOMY_LIMIT` on, without the last two."""
 
 DENSE_PEAK_FACTOR = 4
-"""The same where every feature is dense: pieces, their concatenation, columns, codec."""
+"""The same if every feature is dense: pieces, their concatenation, columns, codec."""
 
 FIXED_COST = 40_000_000
-"""Bytes that do not depend on the limit: compiled kernels, the table of Unicode, scratch of hashing, pages
-of libraries that were not used before, what the allocator cannot give back."""
+"""Bytes independent of the limit: compiled kernels, the Unicode table, scratch of hashing, newly used pages
+of libraries, memory that the allocator cannot return."""
 
 FEATURE_COST = 16
 """Bytes per feature while a shard is written: counts of its columns, and their offsets."""
 
 NAME_COST = 256
-"""Bytes per name counted: 64 in the counter, the rest when it becomes a table."""
+"""Bytes per counted name: 64 in the counter, the rest while it becomes a table."""
 
 LARGEST_CAPACITY = 1 << 16
-"""Most names counted in a part."""
+"""Maximum number of names counted in a part."""
 
 SMALLEST_WORKER = 12_000_000
-"""With less than this a worker would write shards of a few thousand rows."""
+"""Minimum buffer: with less, a worker would write shards of a few thousand rows."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What the workers of an ingest have to hold.
+    """Memory needs of the workers of an ingest.
 
     Attributes
     ----------
     n_features : int
-        Width of the dataset: a shard is sorted by counting, which takes some bytes per feature.
+        Number of features: sorting a shard by counting takes some bytes per feature.
     names : bool
         Whether names of hashed features are counted.
     dense : bool
-        Whether every feature is a column of numbers, so that batches grow less than texts do.
+        Whether every feature is a numeric column, so that batches grow less than texts.
     record_bytes : int
         Bytes for the longest record, or for reading the largest columns of Parquet, in each worker.
     footer_bytes : int
@@ -82,7 +82,7 @@ class Load:
     parquet : bool
         Whether there is Parquet to decode.
     label_bytes : int
-        Bytes for the distinct labels, in each worker and then once for all; 0 while they are not counted.
+        Bytes for the distinct labels, in each worker and then once for all; 0 before they are counted.
     """
 
     n_features: int
@@ -117,7 +117,7 @@ class Load:
 
     @property
     def other_cure(self) -> str:
-        """What else would help."""
+        """Alternative cure for the error message."""
         if self.label_bytes > max(self.record_bytes, FEATURE_COST * self.n_features):
             return ", or check that --label names the right column"
         if self.record_bytes + self.footer_bytes > FEATURE_COST * self.n_features:
@@ -126,7 +126,7 @@ class Load:
 
 
 def bytes_held(part: Part) -> int:
-    """Return the bytes a worker holds at once because records, or columns of Parquet, are long."""
+    """Return the bytes that a worker needs for long records or Parquet columns."""
     if part.format == "parquet":
         return max(0, DECODED * part.longest - READER_BYTES)
     return RECORD_COST * max(0, part.longest - SHORT_RECORD)
@@ -134,7 +134,7 @@ def bytes_held(part: Part) -> int:
 
 @dataclass(frozen=True)
 class Shares:
-    """What one worker may use.
+    """Memory share of one worker.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Shares:
     reader_bytes : int
         Bytes that decoding Parquet may hold.
     record_limit : RecordLimit
-        How long a text may be.
+        Maximum length of a text.
     label_bytes : int
         Bytes of distinct labels of a part.
     """
@@ -161,7 +161,7 @@ class Shares:
 
 
 def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
-    """Return how many workers a memory limit allows, and the share of each.
+    """Return the number of workers that a memory limit allows, and the share of each.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
     n_workers : int
         Workers wanted.
     load : Load
-        What one of them has to hold.
+        Memory needs of one worker.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
     batch_bytes = int(np.clip(mine // (4 * cost), 1 << 16, 4 << 20))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
-    # More than the least, which is always there.
+    # Bytes above the minimum, which is always reserved.
     reader_bytes = max(0, mine // READER_SHARE - READER_BYTES) if load.parquet else 0
     factor = DENSE_PEAK_FACTOR if load.dense else _peak_factor(limit)
     buffer_bytes = int((mine - batch_bytes * cost - capacity * NAME_COST - reader_bytes) / factor)
@@ -206,23 +206,23 @@ def _peak_factor(limit: int) -> int:
 
 
 def smallest_limit(load: Load) -> int:
-    """Return the least memory limit, in bytes, with which one worker can hold a load."""
+    """Return the least memory limit, in bytes, for one worker with a load."""
     return FIXED_COST + SMALLEST_WORKER + load.n_bytes
 
 
 def record_limit(limit: int, n_features: int) -> RecordLimit:
-    """Return how long a record may be if one worker has all of a memory limit."""
+    """Return the maximum length of a record if one worker has the whole memory limit."""
     base = FIXED_COST + SMALLEST_WORKER + FEATURE_COST * n_features
     return RecordLimit(limit, base, RECORD_COST)
 
 
 def refuse_large_chunks(parts: Sequence[Part], share: int, n_workers: int) -> None:
-    """Refuse chunks of dask arrays, which are computed whole, if a worker of `n_workers` cannot hold them.
+    """Raise an error if one of `n_workers` cannot hold the chunks of dask arrays, which are computed whole.
 
     Raises
     ------
     MemoryLimitError
-        With the size of the largest chunk.
+        The message has the size of the largest chunk.
     """
     largest = max((part.n_bytes for part in parts if part.format == "dask"), default=0)
     if 2 * largest > share:

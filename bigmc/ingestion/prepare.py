@@ -33,7 +33,7 @@ from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.weighting import Weighting
 
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
-"""Columns of ``rows.parquet`` that ingest makes."""
+"""Columns of ``rows.parquet`` created by ingest."""
 
 
 def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
@@ -42,7 +42,7 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
     Raises
     ------
     DataError
-        If a parameter, a column or a source cannot be used.
+        If a parameter, a column or a source is invalid.
     """
     labels = None if isinstance(options.label, str) else options.label
     try:
@@ -54,7 +54,7 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
 
 
 def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: int) -> Job:
-    """Return the job for sources that are already listed, as `make_job`."""
+    """Return the job for listed sources, like `make_job`."""
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
@@ -91,7 +91,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
-    """Return the features of sources that are matrices; refuse options about columns, which they lack."""
+    """Return the features of matrices; raise an error for options about columns, which they lack."""
     groups = (
         options.text,
         options.categorical,
@@ -117,7 +117,7 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
 
 
 def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
-    """Return the features that named columns become."""
+    """Return the features of named columns."""
     kinds = (options.text, options.categorical, options.numeric, options.dense, options.date)
     text, categorical, numeric, dense, dates = (tuple(names) for names in kinds)
     _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense, *dates))
@@ -150,7 +150,7 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
 
 
 def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source) -> FeatureSpec:
-    """Return the features with missing values kept or filled, and numbers beside hashed ones standardised."""
+    """Return the features with missing values kept or filled, and numbers standardised besides hashes."""
     standardize = _standardizes_beside_hashed(features, options)
     if options.missing != "refuse":
         _check_missing(features, source, options)
@@ -176,7 +176,7 @@ def _has_dense(features: FeatureSpec, sources: Sequence[Source]) -> bool:
 def _mapping(
     options: IngestOptions, features: FeatureSpec, sources: Sequence[Source]
 ) -> dict[str, Any] | None:
-    """Return what dense features become, None if they stay as they are."""
+    """Return the feature map of dense features, or None."""
     if not (options.standardize or options.fourier) or _standardizes_beside_hashed(features, options):
         return None
     if not _has_dense(features, sources):
@@ -222,7 +222,7 @@ def _check_kept(keep: Sequence[str]) -> None:
 
 
 def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions) -> None:
-    """Refuse missing values where none could be kept, or where they would spoil the rest of their rows."""
+    """Raise an error if missing values cannot be kept, or would spoil the rest of their rows."""
     filled = features.numbers or (options.missing == "fill" and (features.text or features.categorical))
     if source.format == "svmlight" or (source.format not in MATRICES and not filled):
         raise DataError(
@@ -245,7 +245,7 @@ def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions
 
 
 def _default_weighting(features: FeatureSpec) -> str:
-    """Return the weighting of features for which none was asked: that of text is tf-idf."""
+    """Return the default weighting of features; for text it is tf-idf."""
     if features.hasher is None or features.missing:
         return "counts"
     standard = features.filling is not None and features.filling.deviations
@@ -265,7 +265,7 @@ def _weighting(asked: str | None, features: FeatureSpec, sources: Sequence[Sourc
 
 
 def _width(sources: Sequence[Source], n_features: int | None) -> int:
-    """Return the number of features of matrix sources; 0 where only the scan can tell."""
+    """Return the number of features of matrix sources; 0 if only the scan can determine it."""
     widths = {int(source.data.shape[1]) for source in sources if source.data is not None}
     if n_features is not None and not 0 < n_features < 2**31:
         raise DataError(f"n_features is {n_features}", "give a width from 1 to 2,147,483,647")
@@ -277,9 +277,9 @@ def _width(sources: Sequence[Source], n_features: int | None) -> int:
 
 
 def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: ReadHints) -> FeatureSpec:
-    """Return the features with the values of their categories, and what fills missing numbers.
+    """Return the features with the values of categories and the replacements of missing numbers.
 
-    Nothing is read where nothing is needed. Rows that cannot be used count too: labels are not checked.
+    The sources are read only if needed. Rows with invalid labels count too.
     """
     if not features.one_hot and (features.filling is None or not features.numbers):
         return features

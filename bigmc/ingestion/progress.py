@@ -12,10 +12,10 @@ from bigmc.progress import Progress, ProgressCallback, silent
 
 
 class Meter:
-    """Adds up what the workers did and tells it.
+    """Adds up the work of the workers and reports it.
 
-    Threads share it and count batch by batch. A copy sent to another process tells nobody: of the parts
-    written there, the caller counts whole ones.
+    Threads share it and count batches. A copy in another process reports nothing; the caller
+    counts the finished parts of other processes.
     """
 
     def __init__(self, parts: Sequence[Part], progress: ProgressCallback) -> None:
@@ -27,11 +27,11 @@ class Meter:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        """Send one that tells nobody."""
+        """Pickle a copy that reports nothing."""
         return Meter, ((), silent)
 
     def skip(self, part: Part) -> None:
-        """Count a part that an earlier run wrote."""
+        """Count a part of an earlier run."""
         with self._lock:
             self._skipped += part.n_rows
             self._tell()

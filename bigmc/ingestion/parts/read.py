@@ -20,9 +20,9 @@ EVERYTHING = ReadRequest()
 
 
 def partition_of(path: str) -> dict[str, str | None]:
-    """Return the columns that folders of a path name, as in ``day=2026-11-22/part-0.parquet``.
+    """Return the columns in folder names of a path, as in ``day=2026-11-22/part-0.parquet``.
 
-    Values are texts with their percent signs decoded; Hive's name for a missing value is None.
+    Values are percent-decoded texts; Hive's name for a missing value becomes None.
     """
     values: dict[str, str | None] = {}
     for folder in path.split("?")[0].split("/")[:-1]:
@@ -34,7 +34,7 @@ def partition_of(path: str) -> dict[str, str | None]:
 
 
 def named_by_folders(path: str, format: str) -> Mapping[str, str | None]:
-    """Return the columns that the folders of a file name."""
+    """Return the columns in the folder names of a file."""
     return partition_of(path) if format in FILE_FORMATS else {}
 
 
@@ -47,21 +47,21 @@ def read(
 ) -> Iterator[Batch]:
     """Read a part in batches.
 
-    Memory, beyond the source and the batches the caller keeps: for text about 8 times the bytes of a batch
-    (13 times when fields are a few characters; twice the longest record counts when that is more); for
-    Parquet about 5 times and what decoding may hold; for arrays twice; a dask chunk is whole in memory.
+    Memory, besides the source and batches kept by the caller: for text about 8 times the bytes of a batch
+    (13 times if fields have a few characters; at least based on twice the longest record); for
+    Parquet about 5 times plus decoding; for arrays twice; a dask chunk is in memory as a whole.
 
     Parameters
     ----------
     part : Part
-        From `scan`, perhaps by way of JSON.
+        Part from `scan`, possibly restored from JSON.
     request : ReadRequest, optional
         By default every column, stopping at the first bad row.
     sources : sequence of Source, optional
         As passed to `scan`; needed for arrays and tables in memory only.
     base : str, optional
-        Folder that relative paths start from, where this process works in another one than that which cut
-        the parts. Batches name the file as the part does.
+        Base folder of relative paths, if this process runs in another folder than `scan`. Batches use
+        the path in the part.
 
     Yields
     ------
@@ -71,7 +71,7 @@ def read(
     Raises
     ------
     DataError
-        At the first bad row unless quarantined; for a file that is damaged or was changed after the scan.
+        At the first bad row unless quarantined; if a file is damaged or has changed after the scan.
     """
     columns = request.columns
     if request.on_bad_row not in ("fail", "quarantine"):
@@ -97,7 +97,7 @@ def read(
 
 
 def _read(part: Part, source: Source | None, request: ReadRequest, name: str) -> Iterator[Batch]:
-    """Yield batches with the columns that folders name, for which there is nothing to read."""
+    """Yield batches with the columns from folder names, without reading anything."""
     columns, reader = request.columns, FORMATS[part.format]
     folders = {} if columns is None else named_by_folders(name, part.format)
     if columns is None or not any(column in folders for column in columns):
@@ -119,7 +119,7 @@ def _read(part: Part, source: Source | None, request: ReadRequest, name: str) ->
 
 
 def _own_columns(part: Part, source: Source | None) -> list[str]:
-    """Return the columns that the file of a part has itself."""
+    """Return the columns in the file of a part itself."""
     known = source or Source(part.path, part.format, dialect=part.dialect)
     return list(with_fields(FORMATS[part.format].schema(known, ReadHints())).names)
 
@@ -143,5 +143,5 @@ def _check_unchanged(part: Part) -> None:
 
 
 def _absolute(path: str, base: str) -> str:
-    """Return a path that may be relative to another folder; an address as it is."""
+    """Return a path relative to a base folder; addresses are unchanged."""
     return path if is_remote(path) else os.path.join(base, path)

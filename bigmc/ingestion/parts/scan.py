@@ -58,7 +58,7 @@ _DELIMITED = ("csv", "tsv")
 
 
 def is_dataset(source: Any) -> bool:
-    """Return whether this is a dataset or the path of one, rather than raw data."""
+    """Return whether this is a dataset or the path of one, not raw data."""
     if is_remote(source):
         return not _has_known_ending(source) and Address(source).read("manifest.json") is not None
     if isinstance(source, str | Path):
@@ -69,20 +69,20 @@ def is_dataset(source: Any) -> bool:
 def expand_sources(
     source: Any, files: FileOptions = USUAL_FILES, labels: Any = None, spool: Path | None = None
 ) -> list[Source]:
-    """Return the files or arrays meant by what the user passed, in a fixed order.
+    """Return the files or arrays of the user's sources, in a fixed order.
 
     Parameters
     ----------
     source : path, glob, directory, address, array, table, or a list of these
-        Directories are walked; hidden files and those that begin with ``_`` are passed over. Addresses are
-        such as ``s3://bucket/name``. Arrays: NumPy 2-D, SciPy sparse, dask; tables: pyarrow, pandas, and any
+        Directories are walked; hidden files and those that begin with ``_`` are skipped. Addresses look
+        like ``s3://bucket/name``. Arrays: NumPy 2-D, SciPy sparse, dask; tables: pyarrow, pandas, and any
         data frame with ``__arrow_c_stream__`` (which is converted at once).
     files : FileOptions, optional
-        How the files are written; by default the endings of their names tell.
+        Format of the files; by default known from their extensions.
     labels : array-like, optional
         Labels of the rows of an array; a list of them for a list of arrays.
     spool : Path, optional
-        Folder for what can be read only once: standard input (``-``), named pipes, readers of record batches,
+        Folder for sources read only once: standard input (``-``), named pipes, record batch readers,
         pyarrow datasets and scanners, relations of DuckDB, lazy frames of polars and dask, data sets of
         Hugging Face, iterators of mappings or batches.
 
@@ -156,7 +156,7 @@ def format_of(path: str, options: FileOptions) -> str:
     Raises
     ------
     DataError
-        If neither an option nor the ending of the name tells.
+        If neither an option nor the extension determines it.
     """
     if options.format is not None:
         if options.format not in FILE_FORMATS:
@@ -181,12 +181,12 @@ def format_of(path: str, options: FileOptions) -> str:
 
 
 def dialect_of(path: str, options: FileOptions) -> Dialect:
-    """Return how the text of a file is written.
+    """Return the dialect of a text file.
 
     Raises
     ------
     DataError
-        If an option is not of the format of the file.
+        If an option does not fit the format of the file.
     """
     format = format_of(path, options)
     if format not in _DELIMITED and (options.delimiter is not None or options.columns is not None):
@@ -201,7 +201,7 @@ def dialect_of(path: str, options: FileOptions) -> Dialect:
 
 
 def _has_known_ending(path: str) -> bool:
-    """Return whether a name tells the format of its file."""
+    """Return whether the format is known from the name."""
     try:
         format_of(path, FileOptions())
     except DataError:
@@ -210,10 +210,10 @@ def _has_known_ending(path: str) -> bool:
 
 
 def list_files(path: str) -> list[str]:
-    """Return the files that a path, a pattern, a folder or an address means, sorted within a folder.
+    """Return the files of a path, a pattern, a folder or an address, sorted within a folder.
 
-    Hidden files and those that begin with ``_`` are passed over, but for a file given by its own name; in a
-    folder also datasets of bigmc.
+    Hidden files and those that begin with ``_`` are skipped unless named explicitly, and so are datasets of
+    bigmc in a folder.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def _hidden(path: str) -> bool:
 
 
 def _holds_dataset(folder: str) -> bool:
-    """Return whether a folder is a dataset that was made among the files, finished or not."""
+    """Return whether a folder among the files is a dataset, finished or not."""
     finished = all(os.path.exists(os.path.join(folder, name)) for name in (MANIFEST, "zarr.json", SHARDS))
     return finished or os.path.exists(os.path.join(folder, WIP, "lock"))
 
@@ -267,12 +267,12 @@ def _walk(folder: str) -> list[str]:
 def schema(
     sources: Sequence[Source], columns: Sequence[str] | None = None, hints: ReadHints = NO_HINTS
 ) -> pa.Schema:
-    """Return the columns of the sources, and refuse at once if a requested one is missing.
+    """Return the columns of the sources; raise an error if a requested one is missing.
 
     Parameters
     ----------
     sources : sequence of Source
-        As `expand_sources` gives them.
+        Sources from `expand_sources`.
     columns : sequence of str, optional
         Columns that every source must have; by default those of the first source.
 
@@ -288,7 +288,7 @@ def schema(
     wanted = list(own.names if columns is None else columns)
     check_columns(sources[0].path, wanted, first.names)
     if sources[0].format == "jsonl":
-        return first  # a key may be absent from any file; the types are those of the first
+        return first  # any file may lack a key; the first file determines the types
     for source in sources[1:]:
         other = _with_derived(FORMATS[source.format].schema(source, hints), source)
         check_columns(source.path, wanted, other.names)
@@ -303,28 +303,28 @@ def schema(
 
 
 def _with_derived(own: pa.Schema, source: Source) -> pa.Schema:
-    """Return the columns of a source with the fields inside them, and those that its folders name."""
+    """Return the columns of a source, their nested fields, and columns from its folder names."""
     columns = with_fields(own)
     folders = [name for name in named_by_folders(source.path, source.format) if name not in columns.names]
     return pa.schema([*columns, *((name, pa.string()) for name in folders)])
 
 
 def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHints = NO_HINTS) -> list[Part]:
-    """Cut sources into parts that workers read on their own.
+    """Split sources into parts that workers read independently.
 
-    Text files are read once for it; of Parquet files only the footers. Memory: a few MiB.
+    This reads text files once, and only the footers of Parquet files. Memory: a few MiB.
 
     Parameters
     ----------
     sources : sequence of Source
-        As `expand_sources` gives them.
+        Sources from `expand_sources`.
     part_bytes : int
-        About the size of a part; the largest record, row group or dask chunk is the smallest part.
+        Approximate size of a part; a part has at least one record, row group or dask chunk.
 
     Returns
     -------
     list of Part
-        In the order of the sources; empty when there are no records.
+        Parts in the order of the sources; empty if there are no records.
     """
     if part_bytes < 1:
         raise DataError(f"part_bytes is {part_bytes}", "choose a positive size")
@@ -332,7 +332,7 @@ def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHin
 
 
 def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
-    """Return about how many bytes a row of the source takes, from its beginning."""
+    """Estimate the bytes of a row of the source, from its beginning."""
     if source.data is not None:
         rows = max(1, int(source.data.shape[0]))
         if source.format == "table":
@@ -346,7 +346,7 @@ def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
         with open_text(source) as stream:
             head = bytes(stream.read(sample))
     except DAMAGE:
-        return 1.0  # the reader will say what is wrong with the file
+        return 1.0  # the reader will raise the error
     return float(len(head)) / max(1, _count_records(head, source))
 
 
@@ -359,5 +359,5 @@ def _count_records(head: bytes, source: Source) -> int:
         text = io.StringIO(head.decode("utf-8", "replace"), newline="")
         delimiter = source.dialect.delimiter or ("\t" if source.format == "tsv" else ",")
         return sum(1 for _ in csv.reader(text, delimiter=delimiter))
-    except csv.Error:  # a field longer than Python's reader takes
+    except csv.Error:  # a field too long for Python's reader
         return n_lines

@@ -10,17 +10,17 @@ from bigmc.ingestion.readers import FILE_FORMATS
 from bigmc.ingestion.readers.base import Part
 
 SMALL = 16
-"""A file is small if so many of it fit into the bytes of a part."""
+"""A file is small if this number of such files fit into a part."""
 
 MOST_FILES = 256
-"""Files of a part: their rows are read one file after another, and parts are what workers share out."""
+"""Maximum files of a part, which one worker reads one after the other."""
 
 
 def gather_small_files(parts: Sequence[Part], part_bytes: int) -> list[Part]:
-    """Return the parts with neighbouring small files put together, numbered anew; row ids stay as they are.
+    """Combine parts of neighbouring small files, and renumber parts; row ids do not change.
 
-    Sizes decide and nothing else, so that any scan of the same files gives the same parts. The files of an
-    ingest have the same types (`bigmc.ingestion.parts.scan.schema` sees to it).
+    Only sizes decide, so every scan of the same files gives the same parts. The files of an
+    ingest have the same types (checked by `bigmc.ingestion.parts.scan.schema`).
 
     Parameters
     ----------

@@ -26,18 +26,18 @@ from bigmc.store.files.atomic import PARTIAL
 pq = LazyModule("pyarrow.parquet")
 
 STDIN = "-"
-"""What standard input is called as a source."""
+"""Name of standard input as a source."""
 
 ROWS_AT_ONCE = 1024
-"""Rows of an iterable of mappings that are turned into a table at once."""
+"""Rows of an iterable of mappings to convert to a table at a time."""
 
 GROUP_BYTES = 8 << 20
-"""About the bytes of a row group of the file written."""
+"""Approximate bytes of a row group of the written file."""
 
 _COPY_BYTES = 1 << 20
 
 _DUCKDB_READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
-"""What releases of DuckDB call the way from a relation to its record batches, the newest name first."""
+"""DuckDB's methods from a relation to record batches, the newest name first."""
 
 
 def spool_beside(dataset: Path) -> Path:
@@ -51,14 +51,14 @@ def is_pipe(path: str) -> bool:
 
 
 def is_stream(item: Any) -> bool:
-    """Return whether a source in memory gives its rows only once, or batch by batch."""
+    """Return whether a source in memory can be read only once, or batch by batch."""
     if isinstance(item, pa.Table | pa.RecordBatch | Mapping | str | bytes):
         return False
     return isinstance(item, pa.RecordBatchReader | Iterator) or _library_of(item) is not None
 
 
 def _library_of(item: Any) -> str | None:
-    """Return which library's way of giving rows batch by batch an object has, if it has one."""
+    """Return the library whose batch interface an object has, or None."""
     if hasattr(item, "with_format") and hasattr(item, "iter"):
         return "Hugging Face datasets"
     if hasattr(item, "npartitions") and hasattr(item, "partitions") and hasattr(item, "columns"):
@@ -71,7 +71,7 @@ def _library_of(item: Any) -> str | None:
 
 
 def spool_pipe(path: str, target: Path) -> None:
-    """Write what a pipe gives to a file."""
+    """Write the contents of a pipe to a file."""
     with disk.output(target) as file:
         if path == STDIN:
             _copy(sys.stdin.buffer, file)
@@ -91,18 +91,18 @@ def spool_rows(item: Any, name: str, target: Path) -> None:
     Parameters
     ----------
     item : object
-        A reader of record batches, what makes one (a pyarrow dataset or scanner, a relation of DuckDB), a
+        A record batch reader, a source of one (a pyarrow dataset or scanner, a relation of DuckDB), a
         lazy frame of polars, a data frame of dask, a data set of Hugging Face, or an iterator of record
         batches, tables or mappings.
     name : str
-        What messages call it.
+        Name for messages.
     target : Path
         File to write.
 
     Raises
     ------
     DataError
-        If the stream is empty, or its rows are no mappings, or of types that differ.
+        If the stream is empty, or its rows are not mappings, or differ in type.
     """
     batches = (_writable(table) for table in _batches(item, name))
     first = next(batches, None)
@@ -126,9 +126,9 @@ def spool_rows(item: Any, name: str, target: Path) -> None:
 
 
 def _writable(table: pa.Table) -> pa.Table:
-    """Return a table that Parquet takes: string views, as polars has them, become strings.
+    """Convert a table for Parquet: string views, as in polars, become strings.
 
-    Older releases of Arrow write no string views, and none writes dictionaries of them.
+    Older releases of Arrow cannot write string views, and none can write dictionaries of them.
     """
     kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types)
     if not any(pa.types.is_string_view(kind) for kind in kinds):

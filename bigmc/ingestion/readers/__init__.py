@@ -40,6 +40,6 @@ TEXT_FORMATS = frozenset({"csv", "tsv", "jsonl", "svmlight"})
 FILE_FORMATS = TEXT_FORMATS | {"parquet"}
 
 MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
-"""Formats that bring features and labels of their own, without names of columns."""
+"""Formats with features and labels, but without column names."""
 
 __all__ = ["ENDINGS", "FILE_FORMATS", "FORMATS", "MATRICES", "TEXT_FORMATS"]

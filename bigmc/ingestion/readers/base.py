@@ -26,7 +26,7 @@ BATCH_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """A range of records of one source, or several small files, that a worker reads on its own; fit for JSON.
+    """A range of records of one source, or several small files, read by one worker; JSON-serialisable.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Part:
     first_line : int
         Line of the first record, from 1; for formats without lines its row number in the file, from 0.
     n_rows : int
-        Number of records, bad ones included.
+        Number of records, including bad ones.
     n_bytes : int
         Bytes to be read, for progress.
     file_bytes : int
@@ -51,15 +51,15 @@ class Part:
     version : str
         Version of a file at an address when it was scanned; empty for local files.
     options : mapping
-        What the reader of this format found for all parts, such as ``n_features``.
+        Findings of the reader for all parts, such as ``n_features``.
     longest : int
-        Bytes of the longest record of a text file; of the largest pages of Parquet's columns together.
+        Bytes of the longest record of a text file, or of the largest pages of all Parquet columns.
     footer_bytes : int
-        Bytes in memory of what a Parquet file says of its columns, while the file is open.
+        Bytes in memory of a Parquet file's footer, while the file is open.
     dialect : Dialect
-        How a text file is written.
+        Format of a text file.
     files : tuple of Part
-        Whole small files, if the part has several; counts are then those of all, the rest is of the first.
+        The small files, if there are several; counts are then totals, other fields those of the first.
     """
 
     index: int
@@ -94,7 +94,7 @@ class Part:
 
 @dataclass
 class Batch:
-    """Some consecutive records of a part, without the bad ones.
+    """Consecutive good records of a part.
 
     Attributes
     ----------
@@ -111,9 +111,9 @@ class Batch:
     path : str
         File, or name of the array.
     n_bytes : int
-        Bytes of the part that this batch used up, for progress.
+        Bytes of the part consumed by this batch, for progress.
     rejects : list of Reject
-        Bad rows met on the way, in row order.
+        Bad rows in this batch, in row order.
     """
 
     table: Any
@@ -133,22 +133,22 @@ class Batch:
 
 @dataclass(frozen=True)
 class ReadHints:
-    """What the user knows about the sources.
+    """Facts about the sources from the user.
 
     Attributes
     ----------
     types : mapping of str to pyarrow.DataType
-        Types of JSON columns; the others get the type seen at the beginning of the first file.
+        Types of JSON columns; others get the type at the beginning of the first file.
     zero_based : bool or None
-        Whether svmlight indices count from 0; None: they do when the index 0 occurs anywhere.
+        Whether svmlight indices count from 0; None means if the index 0 occurs anywhere.
     n_features : int or None
-        Number of features of svmlight files; None: the largest index says.
+        Number of features of svmlight files; None means from the largest index.
     missing : bool
-        NaN in a matrix is a missing value, and not a reason to refuse the row.
+        Whether NaN in a matrix is a missing value; otherwise its row is bad.
     columns : sequence of str or None
         Columns that will be read; None for all.
     record_limit : RecordLimit or None
-        How long a record of a text file may be; None for up to `MAX_RECORD_BYTES`, and footers of any size.
+        Maximum length of a text record; None means `MAX_RECORD_BYTES`, and footers of any size.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
@@ -161,24 +161,24 @@ class ReadHints:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What is wanted of a part.
+    """What to read from a part.
 
     Attributes
     ----------
     columns : sequence of str or None
-        Columns in the order wanted; None for all. Of no meaning for svmlight and arrays.
+        Columns in the requested order; None for all. Ignored for svmlight and arrays.
     encoded : sequence of str
-        Columns of texts that may come as dictionaries, where the source has them.
+        Text columns that may be returned as dictionaries, if the source has them.
     batch_bytes : int
-        About the source bytes of a batch; at least one record.
+        Approximate source bytes of a batch; at least one record.
     on_bad_row : {"fail", "quarantine"}
         Stop at the first bad row, or return bad rows with the batch.
     reader_bytes : int
-        Bytes that decoding may hold beside the batch; for Parquet.
+        Bytes for decoding Parquet, besides the batch.
     record_limit : RecordLimit or None
-        How long a text may be; None for any length.
+        Maximum length of a text; None for any length.
     scratch : str or None
-        Folder for what does not fit into memory; None for the system's.
+        Folder for data that does not fit into memory; None for the system's temporary folder.
     """
 
     columns: Sequence[str] | None = None
@@ -198,7 +198,7 @@ class Format(Protocol):
         ...
 
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
-        """Cut the sources into parts of about ``part_bytes``, numbered from 0."""
+        """Split the sources into parts of about ``part_bytes``, numbered from 0."""
         ...
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
@@ -207,7 +207,7 @@ class Format(Protocol):
 
 
 def number(parts: Sequence[Part]) -> list[Part]:
-    """Return the parts with their numbers and row ids, in the order given."""
+    """Return the parts with their numbers and row ids, in the given order."""
     numbered = []
     row = 0
     for index, part in enumerate(parts):
@@ -217,7 +217,7 @@ def number(parts: Sequence[Part]) -> list[Part]:
 
 
 def check_count(part: Part, n_rows: int) -> None:
-    """Refuse a part that did not give as many records as the scan counted."""
+    """Raise an error if a part does not have as many records as counted by the scan."""
     if n_rows != part.n_rows:
         raise DataError(
             f"{part.path}: part {part.index} has {n_rows} records, the scan counted {part.n_rows}",
@@ -229,7 +229,7 @@ _OTHER_DELIMITER = re.compile(r"[\t;|]")
 
 
 def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -> None:
-    """Refuse columns that a source has not, or has twice."""
+    """Raise an error for columns that a source lacks or has twice."""
     counts = Counter(available)
     for name in columns:
         times = counts[name]
@@ -250,12 +250,12 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
 
 
 def keep_rows(batch: Any, keep: NDArray[np.bool_]) -> Any:
-    """Return the rows of a record batch that are marked."""
+    """Return the marked rows of a record batch."""
     return batch if keep.all() else batch.filter(pa.array(keep))
 
 
 def broken(parse: Callable[[int, int], Exception | None], n: int) -> list[tuple[int, Exception]]:
-    """Return the records that a parser refuses, found by halving.
+    """Return the records that a parser rejects, found by bisection.
 
     Parameters
     ----------

@@ -20,14 +20,14 @@ from bigmc.kernels.byte_masks import BLOCK
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text format is cut into records.
+    """How to split a text format into records.
 
     Attributes
     ----------
     quote, delimiter : int
         Byte values; ``quote = NO_QUOTE`` when every line is a record.
     comment : int
-        Byte that begins a line without a record; -1 when there is none.
+        Byte that starts a comment line; -1 if there is none.
     """
 
     quote: int = kernels.NO_QUOTE
@@ -63,17 +63,17 @@ class Chunk:
         return self.data[self.starts[i] : self.ends[i]].tobytes()
 
     def reject(self, i: int, first_row: int, reason: str) -> Reject:
-        """Return record ``i`` as a bad row, ``first_row`` being the row id of record 0."""
+        """Return record ``i`` as a bad row; ``first_row`` is the row id of record 0."""
         raw = shown(self.data[self.starts[i] : min(self.ends[i], self.starts[i] + 4000)].tobytes())
         return Reject(self.path, int(self.lines[i]), first_row + i, reason, raw)
 
     def up_to(self, most_bytes: int) -> Chunk:
-        """Return the chunk without the records of more bytes."""
+        """Return the chunk without longer records."""
         keep = self.ends - self.starts <= most_bytes
         return replace(self, starts=self.starts[keep], ends=self.ends[keep], lines=self.lines[keep])
 
     def packed(self) -> Chunk:
-        """Return the chunk with nothing between its records, where others were left out, but a line break."""
+        """Return the chunk without gaps from removed records, only line breaks between records."""
         lengths = self.ends - self.starts
         ends = np.cumsum(lengths + 1) - 1
         data = np.frombuffer(self.joined(np.ones(len(lengths), np.bool_)), np.uint8)
@@ -85,7 +85,7 @@ class Chunk:
 
 
 class Span(NamedTuple):
-    """Bytes of a (decompressed) file that begin at a record.
+    """A range of a (decompressed) file that starts at a record.
 
     Attributes
     ----------
@@ -101,11 +101,11 @@ class Span(NamedTuple):
 
 
 WHOLE = Span(0, None, 1)
-"""All of a file; a byte order mark at its beginning is passed over."""
+"""All of a file, without a byte order mark."""
 
 
 class RecordTooLong(Exception):
-    """A record does not fit into the buffer it was allowed."""
+    """A record does not fit into the maximum buffer."""
 
 
 class _RecordFinder:
@@ -129,7 +129,7 @@ class _RecordFinder:
             self._grow()
 
     def append(self, n: int, start: int, end: int, line: int) -> int:
-        """Add a record after the ``n`` that were found; return the new number."""
+        """Add a record after ``n`` found ones; return the new number."""
         if n == len(self.arrays[0]):
             self._grow()
         for array, value in zip(self.arrays, (start, end, line), strict=True):
@@ -161,15 +161,15 @@ def chunks(
     Parameters
     ----------
     layout : Layout
-        How records are cut.
+        How to find records.
     span : Span
-        Where they are.
+        Their range.
     chunk_bytes : int
         Size of a chunk; grows when a record is longer.
     most_bytes : int
         Longest record.
     beyond : LongRecords
-        What becomes of longer ones.
+        How to handle longer ones.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def _chunks(
     finder = _RecordFinder(layout)
     held = 0  # bytes of an unfinished record at the beginning of the buffer
     after_return = 0
-    skipping = False  # the beginning of a record that is too long is gone
+    skipping = False  # the beginning of a too long record was dropped
     while True:
         space = len(buffer) - BLOCK - held
         if stop is not None:
@@ -247,7 +247,7 @@ def _chunks(
 
 
 def _pass_mark(buffer: NDArray[np.uint8], size: int, path: str) -> int:
-    """Move the beginning of a text over its byte order mark, if it has one; return the mark's bytes.
+    """Skip the byte order mark of a text, if any; return its bytes.
 
     Raises
     ------
@@ -264,8 +264,8 @@ def _pass_mark(buffer: NDArray[np.uint8], size: int, path: str) -> int:
 
 
 def _forget(buffer: NDArray[np.uint8], size: int, state: NDArray[np.int64]) -> int:
-    """Move the end of an open record to the front of the buffer; return how many bytes stay."""
-    # Some stay that were looked at: whether a quote opens a field depends on the byte before it.
+    """Move an incomplete record to the front of the buffer; return its bytes."""
+    # Keep some scanned bytes: whether a quote opens a field depends on the byte before it.
     shift = size - BLOCK
     buffer[:BLOCK] = buffer[shift:size].copy()
     state[kernels.NEXT] = BLOCK
@@ -275,12 +275,12 @@ def _forget(buffer: NDArray[np.uint8], size: int, state: NDArray[np.int64]) -> i
 
 
 def _buffer(n_bytes: int) -> NDArray[np.uint8]:
-    """Return a buffer for so many bytes, with the `BLOCK` behind them that the scan may read."""
+    """Return a buffer for a number of bytes, plus a `BLOCK` after them that the scan may read."""
     return np.zeros(n_bytes + BLOCK, dtype=np.uint8)
 
 
 def _grown(buffer: NDArray[np.uint8], size: int, most_bytes: int) -> NDArray[np.uint8]:
-    """Return a longer buffer with the same beginning."""
+    """Return a longer buffer with the same contents."""
     n_bytes = len(buffer) - BLOCK
     if n_bytes > most_bytes:
         raise RecordTooLong

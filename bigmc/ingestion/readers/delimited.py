@@ -26,7 +26,7 @@ from bigmc.ingestion.sources.source import Source
 _HEAD_BYTES = 1 << 16
 _MOST_HEAD_BYTES = 16 << 20
 _PLAIN = np.where(np.arange(256) < 0x80, np.arange(256), ord("?")).astype(np.uint8)
-"""Every byte, those that are not ASCII as a question mark."""
+"""Translation table of bytes; non-ASCII ones become question marks."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DelimitedFormat(TextFormat):
     """Files of delimited fields with a header line.
 
     The grammar is pyarrow's, which is RFC 4180 with leniency: a quote inside an unquoted field is an
-    ordinary character, blank lines are no records, and an empty field is an empty text, never null.
+    ordinary character, blank lines are skipped, and an empty field is an empty text, never null.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class DelimitedFormat(TextFormat):
         object.__setattr__(self, "layout", Layout(quote=ord('"'), delimiter=ord(self.delimiter)))
 
     def layout_of(self, dialect: Dialect) -> Layout:
-        """Return how a file is cut into records."""
+        """Return the record layout of a file."""
         return replace(self.layout, delimiter=ord(self._delimiter(dialect)))
 
     def _delimiter(self, dialect: Dialect) -> str:
@@ -69,7 +69,7 @@ class DelimitedFormat(TextFormat):
                 if len(chunk.starts) == 0:
                     continue
                 names = self._names(chunk, self._delimiter(source.dialect))
-                # The line break stays in front of the records, where it is a blank line.
+                # Keep the line break before the records; it is a blank line there.
                 line = int(chunk.lines[0]) + _line_breaks(chunk)
                 return names, Span(chunk.offset + int(chunk.ends[0]), None, line)
         except RecordTooLong:
@@ -104,12 +104,12 @@ class DelimitedFormat(TextFormat):
         return pa.schema([(name, pa.string()) for name in names])
 
     def begin(self, source: Source) -> Beginning:
-        """Return where the records behind the header are, and the names in it."""
+        """Return the range of the records after the header, and its names."""
         names, span = self._header(source)
         return Beginning(span, {"names": names})
 
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
-        """Parse a chunk; records with another number of fields than there are columns are not."""
+        """Parse a chunk, except records with a wrong number of fields."""
         names = part.options["names"]
         wanted = list(names if columns is None else columns)
         check_columns(part.path, wanted, names)
@@ -120,7 +120,7 @@ class DelimitedFormat(TextFormat):
             decodable = is_utf8(text)
             if decodable:
                 table, ragged = grammar.read(text)
-            else:  # pyarrow cannot pass on a ragged record that is not UTF-8: first find out which are ragged
+            else:  # pyarrow cannot report ragged records that are not UTF-8: find the ragged ones first
                 _, ragged = replace(grammar, wanted=wanted[:1]).read(_PLAIN[text])
                 good = np.ones(len(every), dtype=np.bool_)
                 good[list(ragged)] = False
@@ -138,7 +138,7 @@ class DelimitedFormat(TextFormat):
 
 @dataclass(frozen=True)
 class _Grammar:
-    """How pyarrow reads a chunk of records.
+    """pyarrow's options for a chunk of records.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class _Grammar:
     has_header: bool
 
     def read(self, text: NDArray[np.uint8]) -> tuple[Any, dict[int, str]]:
-        """Return the requested columns, without the records of too few or too many fields, and these."""
+        """Return the requested columns of good records, and records with too few or too many fields."""
         ragged: dict[int, str] = {}
         says = "the header has" if self.has_header else "--columns names"
 
@@ -170,7 +170,7 @@ class _Grammar:
             data = b"\n" + text.tobytes()  # pyarrow would drop it, but only at the start of a chunk
         table = pa_csv.read_csv(
             pa.BufferReader(pa.py_buffer(data)),
-            # One block holds the chunk, so that pyarrow's row numbers are ours.
+            # One block holds the chunk, so pyarrow's row numbers match ours.
             read_options=pa_csv.ReadOptions(
                 use_threads=False, column_names=self.names, block_size=len(data) + 1
             ),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 EXACT_INTEGERS = 1 << 53
-"""Every integer up to this one is exact as float64, the next one is not."""
+"""The largest integer up to which all are exact as float64."""
 
 _INTEGER = re.compile(r"\s*([+-]?)0*(\d{1,400})(?:\.0*)?\s*")
 
 
 def is_exact(text: str) -> bool:
-    """Return whether a number written as a text is no integer, or one that float64 holds exactly.
+    """Return whether a number in a text is not an integer, or is exact as float64.
 
-    A decimal fraction stands for the float64 nearest to it, as everywhere; an integer stands for itself.
+    A decimal fraction means the nearest float64; an integer must be exact.
     """
     match = _INTEGER.fullmatch(text)
     if match is None:

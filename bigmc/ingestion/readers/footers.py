@@ -23,33 +23,35 @@ _TAIL_BYTES = 1 << 16
 """Bytes of the end of a file that hold most footers."""
 
 _SECONDS = 60
-"""After so long the trial is given up, and the files are taken as sound."""
+"""Seconds after which the check is given up, and files count as intact."""
 
 COLUMN_COST, CHUNK_COST = 2_100, 1_000
-"""Bytes in memory for each column, and for each column of a row group, beside the footer's own; measured with
+"""Bytes in memory per column, and per column of a row group, besides the footer's own; measured with
 files of 50 to 50,000 columns and 1 to 400 row groups, rounded up."""
 
 
 def bytes_in_memory(metadata: Any) -> int:
-    """Return about the bytes that the footer of an open file takes, rather too many than too few."""
+    """Estimate the bytes of the footer of an open file, rather too high than too low."""
     chunks = metadata.num_columns * metadata.num_row_groups
     return int(metadata.serialized_size + COLUMN_COST * metadata.num_columns + CHUNK_COST * chunks)
 
 
 def check_footers(paths: Sequence[str], limit: RecordLimit | None = None) -> None:
-    """Read every footer in a forked process, which begins a line for each file and ends it with a size.
+    """Read every footer in a forked process, which starts a line for each file and ends it with a size.
 
     Raises
     ------
     DataError
-        If the process was ended by a signal; what it could not read in any other way is refused later.
+        If a signal killed the process; other unreadable footers raise errors later.
     MemoryLimitError
         If a footer does not fit into memory.
     """
     files = [(path, _tail(path)) if is_remote(path) else (path, None) for path in paths]
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks while there are threads: none is used
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # warning about forks with threads: the fork uses none
         process = os.fork()
     if process == 0:
         _read_all(files, writer)
@@ -69,7 +71,7 @@ def check_footers(paths: Sequence[str], limit: RecordLimit | None = None) -> Non
 
 
 def _read_all(files: Sequence[tuple[str, bytes | None]], writer: int) -> None:
-    """Read the footers in the forked process, which ends with it, silently."""
+    """Read the footers in the forked process, then end it silently."""
     try:
         faulthandler.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -84,7 +86,7 @@ def _read_all(files: Sequence[tuple[str, bytes | None]], writer: int) -> None:
 
 
 def _tail(address: str) -> bytes:
-    """Return the end of a file at an address, from its footer on; a forked process cannot ask for it."""
+    """Return the footer bytes of a file at an address, which a forked process cannot request."""
     with open_file(address, _TAIL_BYTES) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
@@ -97,7 +99,7 @@ def _tail(address: str) -> bytes:
 
 
 def _read(file: str | io.BytesIO) -> int:
-    """Return the bytes in memory of a footer; 0 where it cannot be read."""
+    """Return the bytes in memory of a footer; 0 if it cannot be read."""
     try:
         metadata = pq.read_metadata(file)
         for group in range(metadata.num_row_groups):
@@ -106,4 +108,4 @@ def _read(file: str | io.BytesIO) -> int:
                 entry.column(i).total_uncompressed_size  # noqa: B018 - reading it is the trial
         return bytes_in_memory(metadata)
     except Exception:
-        return 0  # refused with its reason where the file is read
+        return 0  # the error is raised when the file is read

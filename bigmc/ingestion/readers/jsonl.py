@@ -34,11 +34,11 @@ _JSON_NAMES = {
 
 
 _REFUSED = (pa.ArrowException, UnicodeDecodeError)
-"""What pyarrow raises on lines that it cannot parse; its message may quote text that is not UTF-8."""
+"""Errors of pyarrow for lines that it cannot parse; the message may quote invalid UTF-8."""
 
 
 def _text_for_nothing(kind: Any) -> Any:
-    """Return a type with text where only nulls were seen."""
+    """Return a type in which null types become text."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_list(kind):
@@ -49,13 +49,13 @@ def _text_for_nothing(kind: Any) -> Any:
 
 
 def _seen_type(values: list[Any]) -> Any:
-    """Return the type of JSON values; where they disagree the first one decides."""
+    """Return the type of JSON values; the first one decides conflicts."""
     for some in (values, [value for value in values if value is not None][:1]):
         try:
             return _text_for_nothing(pa.infer_type(some))
         except (pa.ArrowException, OverflowError):
             continue
-    return pa.int64()  # a number beyond 64 bits, refused where it is read
+    return pa.int64()  # a number beyond 64 bits; reading it raises the error
 
 
 def _encoded(schema: Any) -> str:
@@ -81,15 +81,15 @@ class _Types(Survey):
 class JsonLinesFormat(TextFormat):
     """Files with one JSON object per line.
 
-    The types of the columns are those given, else those seen in the first MiB of the first file, and
-    are the same for every part: a value of another type makes its row bad. A missing key is null.
+    The types of the columns are given, or detected in the first MiB of the first file, and
+    are the same for every part; a value of another type makes its row bad. A missing key is null.
     """
 
     name = "jsonl"
     layout = Layout()
 
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
-        """Return the columns of the first MiB of a file, with the types given or seen."""
+        """Return the columns of the first MiB of a file, with given or detected types."""
         values: dict[str, list[Any]] = {}
         for row in self._first_objects(source):
             for name, value in row.items():
@@ -111,16 +111,16 @@ class JsonLinesFormat(TextFormat):
                 rows = [_loaded(chunk.raw(i)) for i in range(len(chunk.starts))]
                 if any(row is not None for row in rows):
                     return [row for row in rows if row is not None]
-        except RecordTooLong:  # the types given will do, or the columns are not there
+        except RecordTooLong:  # given types are enough, or the columns are missing
             pass
         return []
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
-        """Return the types, which the first file decides."""
+        """Return the types, determined by the first file."""
         return _Types(self.schema(sources[0], hints))
 
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
-        """Parse a chunk; a line that is not one object with the columns' types is not."""
+        """Parse a chunk, except lines that are not one object with the columns' types."""
         schema = _decoded(part.options["schema"])
         wanted = list(schema.names if columns is None else columns)
         check_columns(part.path, wanted, with_fields(schema).names)
@@ -130,7 +130,7 @@ class JsonLinesFormat(TextFormat):
 
 
 def _loaded(raw: bytes) -> Mapping[str, Any] | None:
-    """Return the object that a line holds, if it holds one."""
+    """Return the object in a line, or None."""
     try:
         row = json.loads(raw)
     except (ValueError, RecursionError):
@@ -139,15 +139,15 @@ def _loaded(raw: bytes) -> Mapping[str, Any] | None:
 
 
 def _is_unicode(name: str) -> bool:
-    """Return whether a key can be the name of a column; half of a surrogate pair cannot."""
+    """Return whether a key is a valid column name; lone surrogates are not."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _parsed(chunk: Chunk, schema: pa.Schema) -> Parsed:
     n = len(chunk.starts)
     reasons: dict[int, str] = {}
-    # A line that begins with { and ends with } cannot be half of an object that parses, so that the
-    # parser's rows are our lines.
+    # A line that begins with { and ends with } cannot be half of a valid object, so the
+    # parser's rows match our lines.
     good = (chunk.data[chunk.starts] == ord("{")) & (chunk.data[chunk.ends - 1] == ord("}"))
     for at in np.flatnonzero(~good).tolist():
         reasons[at] = _reason(chunk.raw(at), schema, "not a JSON object on one line")
@@ -212,7 +212,7 @@ def _parse(chunk: Chunk, keep: NDArray[np.bool_], schema: Any) -> Any:
 
 
 def _reason(raw: bytes, schema: Any, otherwise: str) -> str:
-    """Say what is wrong with a line that the parser refused."""
+    """Describe the error in a line that the parser rejected."""
     try:
         row = json.loads(raw)
     except UnicodeDecodeError:

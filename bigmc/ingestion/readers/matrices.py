@@ -26,7 +26,7 @@ _STORED = (np.int8, np.int16, np.int32, np.float32, np.float64)
 def stored_dtype(values: NDArray[Any], path: str) -> NDArray[Any]:
     """Return values in one of the dtypes of the store: int8, int16, int32, float32 or float64.
 
-    The change is exact; values that no such dtype holds exactly are refused.
+    The conversion is exact; other values raise an error.
     """
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
@@ -51,7 +51,7 @@ def stored_dtype(values: NDArray[Any], path: str) -> NDArray[Any]:
 
 
 def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: Missing) -> dict[int, tuple[int, float]]:
-    """Return, by row position, the first feature that is infinite, or NaN unless missing values are taken."""
+    """Return, by row position, the first feature that is infinite, or NaN unless these are allowed."""
     if isinstance(matrix, Rows):
         indptr, values = matrix.indptr, matrix.data
     else:
@@ -70,14 +70,14 @@ def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: Missing) -> d
 
 
 def keep_matrix(matrix: Rows | NDArray[Any], keep: NDArray[np.bool_]) -> Rows | NDArray[Any]:
-    """Return the rows that are marked."""
+    """Return the marked rows."""
     if keep.all():
         return matrix
     return matrix.where(keep) if isinstance(matrix, Rows) else matrix[keep]
 
 
 def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:
-    """Return a slice as `Rows`, duplicates summed as SciPy does, or as a dense array."""
+    """Return a slice as `Rows`, with duplicates summed as in SciPy, or as a dense array."""
     if not scipy.sparse.issparse(matrix):
         return stored_dtype(np.ascontiguousarray(matrix), path)
     compressed = scipy.sparse.csr_array(matrix)
@@ -94,14 +94,14 @@ def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:
 
 
 class MatrixFormat:
-    """Arrays, read by row ranges; a row with an infinite value is bad, one with NaN unless that is kept."""
+    """Arrays, read by row ranges; rows with infinite values are bad, and rows with NaN unless it is kept."""
 
     def schema(self, source: Source, hints: ReadHints) -> Any:
-        """Return no columns: a matrix has features only."""
+        """Return no columns, since a matrix only has features."""
         return pa.schema([])
 
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
-        """Cut the rows of each array; those of a dask array at its own chunks."""
+        """Split the rows of each array; a dask array at its own chunks."""
         parts: list[Part] = []
         width = sources[0].data.shape[1]
         for i, source in enumerate(sources):

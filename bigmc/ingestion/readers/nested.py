@@ -12,9 +12,9 @@ pc = LazyModule("pyarrow.compute")
 
 
 def with_fields(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the fields inside its columns, at any depth, behind these, by their dotted names.
+    """Return a schema extended by the nested fields of its columns, at any depth, with dotted names.
 
-    A column whose own name has the same dots comes first and hides such a field.
+    A column whose own name has the same dots takes precedence.
     """
     known = dict.fromkeys(schema.names)
     inner_fields = [field for field in _inner("", list(schema)) if field.name not in known]
@@ -33,7 +33,7 @@ def _inner(prefix: str, fields: Sequence[pa.Field]) -> list[pa.Field]:
 
 
 def path_of(name: str, fields: Sequence[pa.Field]) -> tuple[str, ...] | None:
-    """Return the names from a column to the field that a dotted name means; None if there is none."""
+    """Return the path of names from a column to a field with a dotted name, or None."""
     for field in fields:
         if field.name == name:
             return (name,)
@@ -67,7 +67,7 @@ def _pruned(fields: Sequence[pa.Field], paths: Sequence[tuple[str, ...]]) -> lis
 
 
 def with_types(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Return a schema with other types of columns, or of fields inside them; new names become columns."""
+    """Return a schema with changed types of columns or nested fields; new names become columns."""
     fields = list(schema)
     for name, kind in types.items():
         path = path_of(name, fields)
@@ -92,7 +92,7 @@ def _retyped(fields: Sequence[pa.Field], path: tuple[str, ...], kind: pa.DataTyp
 
 
 def select(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Return the requested columns and fields, in that order; a field of a missing value is missing."""
+    """Return the requested columns and fields, in this order; fields of missing values are missing."""
     if all(name in batch.schema.names for name in columns):
         return batch.select(list(columns))
     fields = list(batch.schema)

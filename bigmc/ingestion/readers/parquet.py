@@ -40,18 +40,18 @@ _MAX_BATCH_ROWS = 1 << 16
 _FEW_ROWS = 8
 
 PAGE_BYTES = 1 << 20
-"""Most bytes of a page of short values, as the known writers make them."""
+"""Maximum bytes of a page of short values with the known writers."""
 
 PAGE_VALUES = 1024
-"""Most long values of a page: writers look at its size once in so many."""
+"""Maximum number of long values of a page: writers check its size after this many."""
 
 DECODED = 3
-"""Bytes held for each byte of a column chunk that is read whole: encoded, decoded, and as written aside."""
+"""Bytes held per byte of a column chunk that is read as a whole: encoded, decoded, and written to a file."""
 
 
 @contextmanager
 def _refusing(path: str) -> Iterator[None]:
-    """Turn what pyarrow raises on a damaged file into one line; it may be anything."""
+    """Convert any error of pyarrow on a damaged file to one line."""
     try:
         yield
     except (DataError, MemoryError):
@@ -64,7 +64,7 @@ def _refusing(path: str) -> Iterator[None]:
 
 
 def _open(path: str, encoded: Sequence[str] = ()) -> Any:
-    """Open a file; some of its columns of texts come as dictionaries."""
+    """Open a file; some of its text columns are returned as dictionaries."""
     with _refusing(path):
         file = _reader(path)
         texts = [name for name in encoded if _is_text_column(file.schema_arrow, name)]
@@ -72,7 +72,7 @@ def _open(path: str, encoded: Sequence[str] = ()) -> Any:
 
 
 def _reader(path: str, **options: Any) -> Any:
-    # Several columns are read in turn, so that what lies behind a piece is not read with it.
+    # Columns are read in turn, so bytes after a piece are not read with it.
     place = pa.PythonFile(open_file(path, 0), "r") if is_remote(path) else path
     # Buffered and not pre-fetched: otherwise a row group is read whole.
     return pq.ParquetFile(place, buffer_size=_PAGE_BUFFER, pre_buffer=False, **options)
@@ -84,7 +84,7 @@ def _is_text_column(schema: pa.Schema, name: str) -> bool:
 
 
 def count_rows(path: str) -> int:
-    """Return the number of rows of a file, which its footer tells."""
+    """Return the number of rows of a file, from its footer."""
     with _open(path) as file:
         return int(file.metadata.num_rows)
 
@@ -115,7 +115,7 @@ def table_batch(batch: pa.RecordBatch, part: Part, done: int, n_bytes: int, requ
 
 
 def _refuse_long_text(batch: pa.RecordBatch, part: Part, done: int, request: ReadRequest) -> None:
-    """Refuse a text longer than memory allows; a footer does not tell how long texts are."""
+    """Raise an error for a text longer than memory allows; footers do not have lengths of texts."""
     limit = request.record_limit
     if limit is None or batch.nbytes <= limit.n_bytes:
         return
@@ -123,7 +123,7 @@ def _refuse_long_text(batch: pa.RecordBatch, part: Part, done: int, request: Rea
     if longest <= limit.n_bytes:
         return
     row += part.first_line + done
-    if part.format == "parquet":  # a longer one may come, for which the limit named now would not do
+    if part.format == "parquet":  # a later one may be longer and need a larger limit
         row, longest = longest_text(part.path, batch.schema.names)
     raise limit.refusal(part.path, row, longest)
 
@@ -162,7 +162,7 @@ class ParquetFormat:
             return plain_schema(file.schema_arrow)
 
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
-        """Gather row groups until they hold ``part_bytes``, as encoded but not compressed."""
+        """Collect row groups up to ``part_bytes``, encoded but not compressed."""
         parts: list[Part] = []
         for i, source in enumerate(sources):
             with _open(source.path) as file, _refusing(source.path):
@@ -221,7 +221,7 @@ class ParquetFormat:
 
 
 def _leaves(metadata: Any, columns: Sequence[str] | None) -> list[int]:
-    """Return the numbers of the leaf columns that hold the requested columns."""
+    """Return the numbers of the leaf columns of the requested columns."""
     schema = metadata.schema
     paths = [schema.column(i).path for i in range(metadata.num_columns)]
     if columns is None:
@@ -241,13 +241,13 @@ def _pages(entry: Any, columns: Sequence[int]) -> int:
 
 
 def _resident(entry: Any, columns: Sequence[int]) -> int:
-    """Return the bytes that must be held to read a row group: all open pages, or one column whole."""
+    """Return the bytes needed to read a row group: all open pages, or one whole column."""
     largest = max((entry.column(i).total_uncompressed_size for i in columns), default=0)
     return min(_pages(entry, columns), largest)
 
 
 def _batches(file: Any, part: Part, wanted: list[str], request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    """Yield batches of the requested columns: streamed, or by way of files of some columns each."""
+    """Yield batches of the requested columns: streamed, or through files of some columns each."""
     leaves = _leaves(file.metadata, wanted)
     groups = range(part.start, min(part.stop, file.metadata.num_row_groups))
     pages = max((_pages(file.metadata.row_group(group), leaves) for group in groups), default=0)
@@ -271,10 +271,10 @@ def _batches(file: Any, part: Part, wanted: list[str], request: ReadRequest) -> 
 def _by_columns(
     file: Any, path: str, group: int, wanted: list[str], request: ReadRequest
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of a row group of many columns, which together would need too much memory.
+    """Yield batches of a row group whose columns together would need too much memory.
 
-    A few columns at a time are decoded and written to a file, from which rows are then mapped: pages of a
-    mapped file are not charged to the process.
+    A few columns at a time are decoded and written to a file, which is then memory-mapped: pages of a
+    mapped file do not count for the process.
     """
     entry = file.metadata.row_group(group)
     with tempfile.TemporaryDirectory(prefix="columns.", suffix=".partial", dir=request.scratch) as folder:
@@ -299,7 +299,7 @@ def _by_columns(
 
 
 def _column_slices(entry: Any, metadata: Any, wanted: list[str], most_bytes: int) -> Iterator[list[str]]:
-    """Cut the requested columns into lists whose column chunks hold at most ``most_bytes``, or one column."""
+    """Split the requested columns into lists of at most ``most_bytes`` of column chunks, or one column."""
     sizes = dict.fromkeys(wanted, 0)
     for i in _leaves(metadata, wanted):
         path = metadata.schema.column(i).path
@@ -320,8 +320,8 @@ def _column_slices(entry: Any, metadata: Any, wanted: list[str], most_bytes: int
 def _batch_rows(file: Any, part: Part, wanted: list[str], batch_bytes: int) -> int:
     """Return the number of rows that take about ``batch_bytes``.
 
-    A row takes what it takes encoded, by the footer, or decoded, by a look at the first rows: a
-    dictionary may hide long texts, and the first rows may be short ones.
+    The size of a row is the larger of its encoded size in the footer and the decoded size of the first rows:
+    a dictionary may hide long texts, and the first rows may be short.
     """
     encoded = n_rows = 0
     leaves = _leaves(file.metadata, wanted)

@@ -10,7 +10,7 @@ from bigmc.ingestion.readers.utf8 import undecodable
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type a column has once dictionaries are decoded and views are laid out one after another."""
+    """Return the type of a column after decoding dictionaries and copying views to contiguous strings."""
     types = pa.types
     if types.is_dictionary(kind):
         return plain_type(kind.value_type)
@@ -33,7 +33,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 def bytes_of(table: pa.Table | pa.RecordBatch) -> int:
     """Return the bytes of a table.
 
-    Older releases of Arrow cannot tell which part of a string view's buffers is used; they count whole.
+    Older releases of Arrow do not know the used part of a string view's buffers, which count as a whole.
     """
     try:
         return int(table.nbytes)

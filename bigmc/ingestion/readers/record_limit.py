@@ -9,17 +9,17 @@ from typing import Any
 from bigmc.budget import MemoryLimitError, format_bytes
 
 SHORT_RECORD = 1 << 16
-"""Records up to this length are part of what a batch costs."""
+"""Records up to this length are included in the cost of a batch."""
 
 UNTOLD_BYTES = 1 << 20
-"""Bytes of an open file of Parquet up to which no message speaks of them."""
+"""Bytes of an open Parquet file below which messages do not mention them."""
 
 MAX_RECORD_BYTES = 256 << 20
-"""Longest record of a text file, whatever memory there is."""
+"""Maximum length of a text record, for any memory limit."""
 
 
 class LongRecords(Enum):
-    """What becomes of records that are longer than a limit."""
+    """How to handle records longer than the limit."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -31,7 +31,7 @@ class LongRecordError(MemoryLimitError):
     Parameters
     ----------
     message, cure : str
-        As of `MemoryLimitError`.
+        As for `MemoryLimitError`.
     n_bytes : int
         Length of the longest record of all sources.
     """
@@ -41,24 +41,24 @@ class LongRecordError(MemoryLimitError):
         self.n_bytes = n_bytes
 
     def __reduce__(self) -> Any:
-        """Send message, cure and length, as from a worker's process."""
+        """Pickle message, cure and length, for errors from worker processes."""
         return type(self), (self.message, self.cure, self.n_bytes)
 
 
 @dataclass(frozen=True)
 class RecordLimit:
-    """How long a record of a text file, or the footer of a Parquet file, may be within a memory limit.
+    """Maximum length of text records and Parquet footers within a memory limit.
 
     Attributes
     ----------
     memory : int
         Memory limit in bytes.
     base : int
-        Bytes needed whatever the records are like.
+        Bytes needed independent of the records.
     cost : int
-        Bytes needed for each byte of the longest record beyond `SHORT_RECORD`.
+        Bytes needed per byte of the longest record beyond `SHORT_RECORD`.
     beyond : LongRecords
-        What becomes of longer records of a text file.
+        How to handle longer records of a text file.
     """
 
     memory: int
@@ -72,7 +72,7 @@ class RecordLimit:
         return min(MAX_RECORD_BYTES, SHORT_RECORD + max(0, self.memory - self.base) // self.cost)
 
     def refusal(self, path: str, line: int, n_bytes: int) -> LongRecordError:
-        """Return the error for the longest record of the sources, naming the limit that it needs."""
+        """Return the error for the longest record of the sources, which names the limit it needs."""
         needed = self.base + self.cost * (n_bytes - SHORT_RECORD)
         return LongRecordError(
             f"{path}:{line}: a record of {format_bytes(n_bytes)} cannot be read with a memory limit of "
@@ -82,12 +82,12 @@ class RecordLimit:
         )
 
     def check_held(self, path: str, n_bytes: int) -> None:
-        """Refuse a Parquet file that takes too many bytes while it is open: its footer, its largest columns.
+        """Raise an error if an open Parquet file takes too many bytes for its footer and largest columns.
 
         Raises
         ------
         MemoryLimitError
-            With the limit that it needs.
+            The message names the limit that it needs.
         """
         if n_bytes > UNTOLD_BYTES and self.base + n_bytes > self.memory:
             raise MemoryLimitError(

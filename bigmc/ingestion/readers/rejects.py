@@ -14,7 +14,7 @@ from bigmc.options.raw import OnBadRow
 RAW_LIMIT = 1000
 
 NOT_UTF8 = "is not valid UTF-8"
-"""How the reason ends where a text is in another encoding than it was read in."""
+"""End of the reason if a text has another encoding."""
 
 REJECT_SCHEMA = pa.schema(
     [
@@ -29,7 +29,7 @@ REJECT_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Reject:
-    """One row that cannot be used.
+    """An invalid row.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Reject:
     reason : str
         What is wrong.
     raw : str or None
-        Beginning of the record, at most 1000 characters; None where there is no text to show.
+        Beginning of the record, at most 1000 characters; None if there is no text.
     unit : {"line", "row"}
         What ``line`` counts.
     """
@@ -65,7 +65,7 @@ class Reject:
 
 
 def shown(raw: bytes) -> str:
-    """Return the beginning of a record as text, with what is not UTF-8 replaced."""
+    """Return the beginning of a record as text, replacing invalid UTF-8."""
     return raw[: 4 * RAW_LIMIT].decode("utf-8", errors="replace")[:RAW_LIMIT]
 
 
@@ -87,7 +87,7 @@ def settle(rejects: Iterable[Reject], on_bad_row: OnBadRow) -> list[Reject]:
     Raises
     ------
     DataError
-        At the first bad row, when it shall stop the run.
+        At the first bad row, if it stops the run.
     """
     in_order = sorted(rejects, key=lambda reject: reject.row)
     if in_order and on_bad_row == "fail":

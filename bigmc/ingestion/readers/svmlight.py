@@ -38,14 +38,14 @@ def _undescribed(n_records: int) -> kernels.Description:
 
 
 class _RangeSurvey(Survey):
-    """The extreme indices of all records, and whether all labels are whole."""
+    """The smallest and largest index of all records, and whether all labels are integers."""
 
     def __init__(self, hints: ReadHints) -> None:
         self._hints = hints
         self._known = Extent(int(_NONE), -1, True)
 
     def look(self, chunk: Chunk) -> None:
-        """Take in the records of a chunk; bad ones do not count."""
+        """Add the good records of a chunk."""
         wider = np.empty(len(chunk.starts), np.int64)
         wider = wider[: find_wider(chunk.data, chunk.starts, chunk.ends, self._known, wider)]
         smallest, largest, flags = described = _undescribed(len(wider))

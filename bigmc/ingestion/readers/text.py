@@ -121,7 +121,7 @@ class TextFormat(ABC):
     layout: Layout
 
     def layout_of(self, dialect: Dialect) -> Layout:
-        """Return how a file is cut into records."""
+        """Return the record layout of a file."""
         return self.layout
 
     @abstractmethod

@@ -37,7 +37,7 @@ def cut(
     layout : Layout
         How its records are cut.
     span : Span
-        Where they are.
+        Their range.
     part_bytes : int
         A part ends at the first record at least so many bytes after its beginning; a file that cannot be
         entered in the middle, being compressed or of another encoding, is one part.

@@ -54,7 +54,7 @@ class Source:
     stream : str or None
         What came as a stream and was written to the file; None for other files.
     dialect : Dialect
-        How a text file is written.
+        Format of a text file.
     """
 
     path: str

@@ -22,7 +22,7 @@ def set_aside(batch: Batch, bad: Bad, part: Part, on_bad_row: OnBadRow) -> tuple
     Raises
     ------
     DataError
-        At the first bad row, when it shall stop the run.
+        At the first bad row, if it stops the run.
     """
     if not bad:
         return batch, []
