@@ -1,16 +1,15 @@
 """Training on data larger than memory: chunks of samples in turn, each corrected by the gradient of all.
 
-The columns of the features that may get weights, the candidates, are kept compressed, in memory or in a
-scratch file, cut into chunks of randomly drawn samples (`bigmc.solvers.sparse.scratch.spill`). A round goes
-through the chunks, each of which lowers the corrected loss of its samples
-(`bigmc.solvers.sparse.chunks.loss`). On the way it evaluates objective and gradient of all at the weights
-that the round before came to, the trial, so that a round reads each chunk once; what corrects the chunks is
-the gradient of the round before that. With more candidates than sweeps have memory for, a round takes
-stochastic steps along all samples (`bigmc.solvers.sparse.chunks.row_rounds`). A trial that makes the
-objective larger is given up, and the damping grows; after others it shrinks. With one chunk a round is a
-descent to the optimum of the candidates.
+The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
+cut into chunks of randomly drawn samples (`bigmc.solvers.sparse.scratch.spill`). In a round, each chunk
+lowers the corrected loss of its samples (`bigmc.solvers.sparse.chunks.loss`). The round also evaluates
+objective and gradient at the trial, the weights after the previous round, so that it reads each chunk once;
+the chunks are corrected by the gradient of the round before that. With more candidates than sweeps have
+memory for, a round takes stochastic steps along all samples (`bigmc.solvers.sparse.chunks.row_rounds`). A
+trial with a larger objective is discarded and the damping grows; else it shrinks. With one chunk a round
+finds the optimum of the candidates.
 
-Passes over all entries, which give the certificate and name new candidates, come in when rounds gain little
+When rounds gain little, a pass over all entries gives the certificate and new candidates
 (`bigmc.solvers.sparse.chunks.certificate`).
 """
 
@@ -68,7 +67,7 @@ class ChunkRounds:
         run: Fingerprint,
         progress: ProgressCallback,
     ) -> Certificate:
-        """Go on from `state` until the gap or the number of passes is reached."""
+        """Continue from `state` until the gap or the number of passes is reached."""
         self.state = state
         self._max_passes = max_passes
         try:
@@ -98,8 +97,7 @@ class ChunkRounds:
     def largest_norm(self) -> float:
         """Return the largest dual norm of a gradient where no feature has weights.
 
-        Passes keep the gradients of some features and bounds of the others; they go on until the largest
-        of all is known.
+        Passes keep gradients of some features and bounds of others; they continue until the largest is known.
         """
         state = self.state
         try:
@@ -361,7 +359,7 @@ class ChunkRounds:
             state.damping *= _GROWTH
 
     def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
-        """Go on from weights whose objective is no larger; else damp the chunks more."""
+        """Accept weights whose objective is no larger; else increase the damping."""
         state, anchor = self.state, self.state.anchor
         assert anchor is not None
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
@@ -375,7 +373,6 @@ class ChunkRounds:
         return True
 
     def _tell(self, progress: ProgressCallback) -> None:
-        """Report the best weights so far."""
         progress(message(figures_of_round(self.state, self._passes), self._max_passes))
 
     def _settle(self, progress: ProgressCallback) -> None:
