@@ -55,8 +55,7 @@ class ChunkRounds:
         self._task, self._plan = task, plan
         self._columns = CandidateColumns(task, plan)
         self._certifier = Certifier(task, plan)
-        self._max_passes = math.inf
-        self._norms = Norms.EXACT
+        self._max_passes, self._norms = math.inf, Norms.EXACT
         self.state = State(Coefficients.zeros(task.width), np.zeros(task.n_classes))
 
     def run(
