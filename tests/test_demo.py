@@ -59,7 +59,7 @@ def test_lines_of_every_package_with_their_file(installed, tmp_path):
 def test_another_file_is_not_replaced(installed, tmp_path):
     for name in ("lines.csv", "lines.tmp"):
         (tmp_path / name).write_text("mine")
-    with pytest.raises(DataError, match="not the text of a demonstration"):
+    with pytest.raises(DataError, match="was not written by bigmc demo"):
         demo.collect(tmp_path / "lines.csv")
     assert {(tmp_path / name).read_text() for name in ("lines.csv", "lines.tmp")} == {"mine"}
     assert not list(tmp_path.glob(".*"))

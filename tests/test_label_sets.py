@@ -255,7 +255,7 @@ def test_sample_weights_and_unusable_labels():
     )
     assert weighted.objective_ == pytest.approx(doubled.objective_, rel=3e-8)
     one = bigmc.SparseClassifier(**RANKING)
-    with pytest.raises(DataError, match=r"class_weight is for one label.*sample_weight"):
+    with pytest.raises(DataError, match=r"class_weight needs one label per sample.*sample_weight"):
         clone(one).set_params(class_weight="balanced").fit(X, Y)
     for useless in (np.zeros_like(Y), np.ones_like(Y)):
         with pytest.raises(DataError, match="nothing to learn"):
@@ -355,7 +355,7 @@ def test_parts_append_and_several_shards_agree_with_one_ingest(tmp_path):
     assert rows(grown) == rows(whole) == {i: sorted(s) for i, s in enumerate(sets)}
     single = pa.table({"text": ["a b"], "topics": ["sport"]})
     pq.write_table(single, tmp_path / "c.parquet")
-    with pytest.raises(DataError, match="has a set of labels"):
+    with pytest.raises(DataError, match="have a set of labels"):
         bigmc.ingest([tmp_path / "c.parquet"], to=tmp_path / "d", append=True)
 
 

@@ -188,7 +188,7 @@ class TestDaskEngine(EngineContract):
             list(engine.map(lambda part: filled.append(part), range(2)))
 
     def test_a_file_that_workers_do_not_see_is_named(self, engine, tmp_path):
-        with pytest.raises(BigmcError, match=r"the worker at .* finds no .*absent; keep data"):
+        with pytest.raises(BigmcError, match=r"the worker at .* cannot find .*absent; put data"):
             list(engine.map(read_file, [tmp_path / "absent"]))
 
     def test_a_package_that_workers_do_not_have_is_named(self, engine, tmp_path, monkeypatch):
@@ -262,5 +262,5 @@ def test_the_limit_fits_into_the_workers():
     assert resolve_limit("1GB", 2 * gigabyte) == gigabyte
     with pytest.raises(MemoryLimitError, match=r"leaves 1.23 GB .* --memory-limit 2338MB"):
         resolve_limit("1500MB", 2 * gigabyte)
-    with pytest.raises(MemoryLimitError, match=r"ended at 400 MB, which leaves 0 B"):
+    with pytest.raises(MemoryLimitError, match=r"killed at 400 MB, which leaves 0 B"):
         resolve_limit(None, 400 * 10**6)
