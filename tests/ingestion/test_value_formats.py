@@ -202,10 +202,10 @@ def test_ingest_takes_examples_and_appends_alike(tmp_path):
 
 
 def test_an_example_settles_a_doubt(tmp_path):
-    asked = {"label": "label", "value_formats": ("noted=31/12/2020",)}
+    asked = {"label": "label", "value_format": ("noted=31/12/2020",)}
     found = with_column_kinds(table(200, 0), asked)
     assert found.options["date"] == ("when", "noted")
-    assert "noted=25/11/2026" in found.options["value_formats"]
+    assert "noted=25/11/2026" in found.options["value_format"]
     assert not any("noted" in note for note in found.notes)
 
 
