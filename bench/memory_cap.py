@@ -100,7 +100,10 @@ def capped(n_bytes: int) -> Iterator[tuple[str, Callable[[], None]]]:
 
 def anonymous(process: int | str) -> int:
     """Return the anonymous resident bytes of a process, 0 once it has ended."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):  # its parent has taken note of the end
+        return 0
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
 
 

@@ -28,7 +28,17 @@ from bigmc.training.folds import FEW_ROWS, FEW_ROWS_OF_TABLES, FOLDS, Fold, cros
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
-from bigmc.training.trials import Candidate, Size, Trial, Truth, Verdict, is_table, weighted, weightings_of
+from bigmc.training.trials import (
+    TRIAL_PASSES,
+    Candidate,
+    Size,
+    Trial,
+    Truth,
+    Verdict,
+    is_table,
+    weighted,
+    weightings_of,
+)
 
 SAMPLE_ROWS = 40_000
 """Maximum rows of the search: a fifth of them can distinguish models that differ by half a point."""
@@ -321,7 +331,7 @@ class Validation:
 
     def _linear(self, candidate: Candidate) -> tuple[SparseOptions, Weighting]:
         """Return what trains a candidate, and how it weights the samples."""
-        options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum())))
+        options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum()), TRIAL_PASSES))
         return options, weighted(self.sample, candidate).weighting
 
     def _scored(
