@@ -160,7 +160,7 @@ def test_fit_reads_what_people_write_and_says_so(fitted):
         "'NA' counts as missing in when",
         "'?' counts as missing in size",
     ]
-    assert doubt.startswith("noted is read neither as numbers nor as dates: '1/1/2020' may begin with")
+    assert doubt.startswith("noted is not read as numbers or dates: '1/1/2020' may begin with")
 
 
 def test_a_model_reads_new_rows_as_it_read_the_old_ones(fitted):
@@ -230,7 +230,7 @@ def test_a_mistyped_number_is_told(tmp_path):
     frame = table(100, 0)
     frame.loc[3, "plain"] = "12 or so"
     [doubt] = [doubt for doubt in with_column_kinds(frame, {"label": "label"}).notes if "plain" in doubt]
-    assert "1 of 100 values are no numbers, such as '12 or so'" in doubt
+    assert "1 of 100 values are not numbers, such as '12 or so'" in doubt
 
 
 @pytest.mark.parametrize(

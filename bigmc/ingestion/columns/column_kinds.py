@@ -36,11 +36,11 @@ pc = LazyModule("pyarrow.compute")
 SAMPLE_ROWS = 20_000
 """Rows at the beginning of the source that are sampled."""
 MOST_INDICATORS = 2_000
-"""Values of all categories together, up to which each has a feature; more are hashed."""
+"""Maximum number of values of all categories as features of their own; above it they are hashed."""
 MOSTLY = 0.9
-"""Share of the values of a column that are numbers, from which on a person should hear why it is none."""
+"""Share of numbers in a column above which `fit` reports why it is not read as numbers."""
 _LONG, _KEPT = 100, 40
-"""Bytes above which a text is neither number nor date, and characters that are kept of it."""
+"""Longer texts, in bytes, are neither numbers nor dates; and the characters to keep of them."""
 _FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
 
 
@@ -51,17 +51,17 @@ class _Column:
     Attributes
     ----------
     format : ValueFormat or None
-        How numbers or dates are written; an example of the user tells, or the values.
+        Format of numbers or dates, from an example of the user or from the values.
     n_rows, n_missing : int
-        Rows, and those without a value.
+        Rows, and rows without a value.
     unfit : bool
-        Lists, bytes, times of day and what are no whole dates are left out, unless they are named.
+        Lists, bytes, times of day and incomplete dates, left out unless they are named.
     is_number, is_date : bool
-        What all values are. Texts are looked at when the sample is complete.
+        Whether all values are numbers, or dates. Known of texts when the sample is complete.
     missing : tuple of str
-        What stands for a missing number or date, in small letters.
+        Texts that stand for a missing number or date, in lower case.
     spelled : tuple of str
-        Texts that did.
+        Those of them that occur.
     doubt : str
         Why values that look like numbers or dates are read as texts.
     """
@@ -80,7 +80,7 @@ class _Column:
     doubt: str = ""
 
     def add(self, table: pa.RecordBatch) -> None:
-        """Look at the rows of a batch."""
+        """Add the rows of a batch."""
         column = table.column(self.name)
         self.n_rows += len(column)
         kind, types = column.type, pa.types
@@ -101,7 +101,7 @@ class _Column:
         self.n_missing += int(absent)
 
     def complete(self) -> None:
-        """Say what texts are, once all are counted."""
+        """Decide whether texts are numbers or dates, after the last batch."""
         if not self.is_text or self.unfit:
             return
         counts = self.levels.counts
@@ -126,14 +126,14 @@ class _Column:
         self.spelled = tuple(texts.filter(pa.array(spelled & ~absent)).to_pylist())
 
     def _doubt(self, doubt: Doubt | None, texts: pa.Array, wrong: NDArray[np.int64]) -> str:
-        """Return why the values are no numbers or dates, if most of them seem to be."""
+        """Return why values that look like numbers or dates are not read as such, if most of them do."""
         n_wrong = int(wrong.sum())
         if n_wrong <= (1.0 - MOSTLY) * (self.n_rows - self.n_missing):
             shown = texts[int(np.flatnonzero(wrong)[0])].as_py() if n_wrong else ""
-            return f"{n_wrong:,} of {self.n_rows:,} values are no numbers, such as {shown[:40]!r}"
+            return f"{n_wrong:,} of {self.n_rows:,} values are not numbers, such as {shown[:40]!r}"
         if doubt is None or not doubt.example:
             return "" if doubt is None else doubt.reason
-        return f"{doubt.reason}; --value-format {self.name}=EXAMPLE tells, such as {doubt.example}"
+        return f"{doubt.reason}; --value-format {self.name}=EXAMPLE decides, for example {doubt.example}"
 
     @property
     def is_empty(self) -> bool:
@@ -156,9 +156,9 @@ class ColumnKinds(NamedTuple):
     ----------
     options : IngestKeywords
     left_out : tuple of str
-        Columns of lists, bytes or times of day, or without a value, where none are named: no features.
+        Columns of lists, bytes or times of day, or without values, if no columns are named.
     notes : tuple of str
-        Sentences on what was taken for missing, and on columns whose values look like numbers or dates and
+        Sentences on texts that count as missing, and on columns whose values look like numbers or dates but
         are not read as such.
     """
 
@@ -168,7 +168,7 @@ class ColumnKinds(NamedTuple):
 
 
 def _shortened(column: pa.Array) -> pa.Array:
-    """Return texts, of which long ones are cut and told apart by a hash: a sample of them is not kept."""
+    """Return texts with long ones replaced by their beginning and a hash, which take less memory."""
     texts = category_texts(column)
     long = pc.greater(pc.binary_length(texts), _LONG)
     if not pc.any(long).as_py():
@@ -258,7 +258,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
 
 
 def _completed(columns: Iterable[_Column]) -> list[_Column]:
-    """Return columns of which the sample is complete."""
+    """Return columns after the last batch of the sample."""
     whole = list(columns)
     for column in whole:
         column.complete()
@@ -266,7 +266,7 @@ def _completed(columns: Iterable[_Column]) -> list[_Column]:
 
 
 def _enter_formats(columns: Sequence[_Column], options: IngestKeywords) -> None:
-    """Enter how columns of numbers and dates are written, and what stands for a missing one."""
+    """Add the formats of numbers and dates, and the texts that stand for missing ones, to the options."""
     used = {*columns_of(options.get("dense")), *columns_of(options.get("date"))}
     formats = dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
     formats |= {column.name: column.format for column in columns if column.name in used and column.format}
@@ -276,13 +276,13 @@ def _enter_formats(columns: Sequence[_Column], options: IngestKeywords) -> None:
 
 
 def _notes(columns: Sequence[_Column]) -> Iterator[str]:
-    """Yield what a person should know of how columns are read."""
+    """Yield remarks on how columns are read."""
     for text in dict.fromkeys(text for column in columns for text in column.spelled):
         names = ", ".join(column.name for column in columns if text in column.spelled)
         yield f"{text!r} counts as missing in {names}"
     for column in columns:
         if column.doubt:
-            yield f"{column.name} is read neither as numbers nor as dates: {column.doubt}"
+            yield f"{column.name} is not read as numbers or dates: {column.doubt}"
 
 
 def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ...]:

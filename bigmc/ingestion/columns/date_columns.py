@@ -85,14 +85,14 @@ def as_dates(column: pa.Array, format: str = ISO, missing: Sequence[str] = ()) -
 
 
 def _iso_times(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return microseconds since 1970, 0 where a text is no date, and where that is so."""
+    """Return microseconds since 1970, 0 for texts that are not dates, and which those are."""
     read = [_read(text) for text in texts.to_pylist()]
     times = np.array([0 if time is None else time for time in read], np.int64)
     return times, np.array([time is None for time in read], bool)
 
 
 def _read(text: str | None) -> int | None:
-    """Return microseconds since 1970, None of a text that is no date."""
+    """Return microseconds since 1970; None for a text that is not a date."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How tables write dates: which number is the day and which the month, and the time of day behind them."""
+"""Formats of dates in tables: the order of day, month and year, and the time of day after them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _PATTERNS: Mapping[str, str] = MappingProxyType(
         "name, day, year": f"^{_NAME}[- ]{_DAY},?[- ]\\s*{_LONG_YEAR}{_TIME}",
     }
 )
-"""What matches a date by the order of its parts. Behind full stops a year has four digits: 10.04.12 may be
-the number of a version."""
+"""Pattern of a date by the order of its parts. After full stops a year needs four digits: 10.04.12 may be a
+version number."""
 ISO = "ISO 8601"
 """The format that needs no pattern: 2026-11-25 or 2026-11-25T08:30:00Z."""
 EXAMPLES: Mapping[str, str] = MappingProxyType(
@@ -44,15 +44,15 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "name, day, year": "Nov 25, 2026",
     }
 )
-"""A date in each format, of which `date_format` makes it again."""
+"""A date in each format; `date_format` detects the same format in it."""
 _MONTHS = pa.array(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
 _PIVOT = 69
-"""Years of two digits from this one on are of the 20th century, as POSIX has it."""
+"""Two-digit years from this one on are in the 20th century, as in POSIX."""
 _DAY_OF_US, _EPOCH_YEAR = 86_400_000_000, 1970
 
 
 def date_format(texts: pa.Array) -> str | Doubt | None:
-    """Return the format in which all of some texts are dates.
+    """Return the format in which all these texts are dates.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def date_format(texts: pa.Array) -> str | Doubt | None:
 
 
 def times_in_format(texts: pa.Array, format: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return microseconds since 1970, 0 where a text is no date in a format, and where that is so.
+    """Return microseconds since 1970, 0 for texts that are not dates in this format, and which those are.
 
     Parameters
     ----------
@@ -107,14 +107,14 @@ def times_in_format(texts: pa.Array, format: str) -> tuple[NDArray[np.int64], ND
 
 
 def _month_of_name(found: pa.Array) -> NDArray[np.int64]:
-    """Return the number of each month by the first three letters of its English name, 0 of none."""
+    """Return the number of each month by the first three letters of its English name; 0 for others."""
     name = pc.utf8_slice_codeunits(pc.utf8_lower(_field(found, "month")), 0, 3)
     place = pc.add(pc.index_in(name, _MONTHS), 1)
     return np.asarray(place.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _field(found: pa.Array, name: str) -> pa.Array:
-    """Return a part of each date, null where there is none."""
+    """Return a part of each date; null if it is missing."""
     texts = pc.struct_field(found, name)
     return pc.if_else(pc.and_(found.is_valid(), pc.not_equal(texts, "")), texts, None)
 

@@ -41,7 +41,7 @@ class Floats(NamedTuple):
 
 
 class Numbers:
-    """Columns of a batch as numbers, each of which is parsed once, at first use.
+    """Columns of a batch as numbers, each parsed once, at first use.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def as_float(column: pa.Array) -> Floats:
 
 
 def floats_in_format(column: pa.Array, format: NumberFormat, missing: Sequence[str]) -> Floats:
-    """Return a column of texts as numbers in a format; `missing` texts, in small letters, count as none."""
+    """Return a column of texts as numbers in a format; `missing` texts, in lower case, count as none."""
     texts = without_missing(plain_text(column), missing)
     if format.is_plain:
         return as_float(texts)

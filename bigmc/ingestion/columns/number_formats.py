@@ -1,4 +1,4 @@
-"""How tables write numbers: with marks between thousands, a decimal comma, a currency or a unit."""
+"""Formats of numbers in tables: thousands separators, decimal commas, currencies and units."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _ANY = (
     rf"^(?P<outer>\(|{_SIGN})?\s*(?P<prefix>{_PREFIX})?\s*(?P<inner>{_SIGN})?\s*"
     rf"(?P<digits>{_DIGITS})\s*(?P<unit>{_UNIT})?\s*\)?$"
 )
-"""A text with one number in it; `NumberFormat` says what its marks mean."""
+"""A text that contains one number; `NumberFormat` defines what its separators mean."""
 
 _ANY_DIGITS, _SHORT = "[0-9]+", "[0-9]{1,3}"
 _FACTORS: Mapping[str, float] = MappingProxyType(
     {"k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9, "T": 1e12}
     | {"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 )
-"""What units that multiply stand for, where a column has several of them."""
+"""Factors of units, for columns with several of them."""
 _MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (".", " "), (",", " "), (".", "'"), (",", "'"))
-"""Decimal point and mark between thousands, in the order in which they are thought of."""
+"""Decimal and thousands separators, in the order in which they are tried."""
 
 
 class Doubt(NamedTuple):
@@ -53,7 +53,7 @@ class Doubt(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """What the marks in a column of numbers mean.
+    """Separators, currency and units of a column of numbers.
 
     Attributes
     ----------
@@ -72,19 +72,19 @@ class NumberFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Whether numbers are written as programs write them."""
+        """Whether it is the usual format of programs."""
         return self == NumberFormat()
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Numbers written in this format, one for each unit, of which `number_format` makes it again."""
+        """Numbers in this format, one for each unit; `number_format` detects the same format in them."""
         whole = self.thousands.join(("1", "234", "567")) if self.thousands else "1234"
         between = " " if any(len(unit) > 1 for unit, _ in self.units) else ""
         number = f"{self.prefix}{whole}{self.decimal}5"
         return tuple(f"{number}{between if unit else ''}{unit}" for unit, _ in self.units)
 
     def read(self, texts: pa.Array) -> pa.Array:
-        """Return trimmed texts as float64 numbers, null where a text is none in this format."""
+        """Return trimmed texts as float64 numbers; null for texts that are not in this format."""
         parts = _parts(texts)
         factors = np.array([factor for _, factor in self.units])
         place = pc.index_in(parts["unit"], pa.array([unit for unit, _ in self.units], pa.string()))
@@ -101,11 +101,11 @@ class NumberFormat:
         return pc.if_else(negative, pc.negate(values), values)
 
     def fits(self, digits: pa.Array) -> bool:
-        """Return whether digits with their marks leave no doubt that they are in this format."""
+        """Return whether digits and separators are unambiguously in this format."""
         return bool(pc.all(pc.match_substring_regex(digits, self._pattern(_SHORT))).as_py())
 
     def _pattern(self, unmarked: str) -> str:
-        """Return what matches digits, given what matches those without a mark between thousands."""
+        """Return the pattern of digits, given that of digits without a thousands separator."""
         decimal, mark = re.escape(self.decimal), re.escape(self.thousands)
         whole = _ANY_DIGITS
         if self.thousands:
@@ -129,7 +129,7 @@ class NumberFormat:
 
 
 def number_format(texts: pa.Array) -> NumberFormat | Doubt | None:
-    """Return the format in which all of some texts are numbers.
+    """Return the format in which all these texts are numbers.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def number_format(texts: pa.Array) -> NumberFormat | Doubt | None:
 
 
 def _doubted(format: NumberFormat, digits: pa.Array, texts: pa.Array) -> Doubt | None:
-    """Return a doubt where every comma stands before three digits, and other numbers have four or more.
+    """Return a doubt if every comma precedes three digits, but other numbers have four digits or more.
 
     Of a mark between thousands alone it does not matter which it is: a thousandth of all numbers tells a
     learner the same.
@@ -184,7 +184,7 @@ def _factors_of(units: Sequence[str]) -> tuple[tuple[str, float], ...] | None:
 
 
 def _parts(texts: pa.Array) -> dict[str, pa.Array]:
-    """Return the parts of texts with one number each, null in all of other texts."""
+    """Return the parts of texts that contain one number; null for other texts."""
     spaces = pc.replace_substring_regex(texts, "[\u00a0\u202f\u2009]", " ")
     found = pc.extract_regex(spaces, _ANY)
     valid = found.is_valid()

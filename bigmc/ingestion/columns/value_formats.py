@@ -1,7 +1,7 @@
-"""Formats of the numbers and dates of columns, if they are not the usual ones of programs.
+"""Formats of numbers and dates in columns, where these differ from what programs write.
 
-`bigmc fit` finds out from a sample, or a user gives an example; the dataset and every model of it keep it, so
-that prediction reads the same way.
+`bigmc fit` detects them in a sample, or the user gives an example. The dataset and its models store them, so
+that prediction reads values the same way.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MISSING_TEXTS = tuple(
         | {"#name?", "#ref!", "tbd"}
     )
 )
-"""What usually stands for a missing number or date, in small letters."""
+"""Texts that usually stand for a missing number or date, in lower case."""
 _ISO_DATE = r"^\d{4}-\d{2}-\d{2}([ T]|$)"
 
 ValueFormat = NumberFormat | str
-"""Of numbers, or of dates as a key of `EXAMPLES`."""
+"""Format of numbers, or of dates as a key of `EXAMPLES`."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class ValueFormats:
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Examples of which :meth:`like` makes the same."""
+        """Examples from which :meth:`like` makes the same formats."""
         return tuple(f"{column}={text}" for column, format in self.formats for text in examples_of(format))
 
     def format_of(self, column: str) -> ValueFormat | None:
-        """Return the format of a column, None if it is as programs write."""
+        """Return the format of a column; None for the usual one of programs."""
         return dict(self.formats).get(column)
 
     def of_numbers(self, column: str) -> NumberFormat:
@@ -89,7 +89,7 @@ class ValueFormats:
         return format if isinstance(format, str) else ISO
 
     def date_example(self, column: str) -> str:
-        """Return what the dates of a column are like."""
+        """Return an example of the dates of a column."""
         format = self.of_dates(column)
         return f"{EXAMPLES[ISO]} or {EXAMPLES[ISO]}T08:30:00" if format == ISO else EXAMPLES[format]
 
@@ -97,7 +97,7 @@ class ValueFormats:
         return bool(self.formats or self.missing)
 
     def to_dict(self) -> Mapping[str, Any]:
-        """Return this as JSON data."""
+        """Return the formats as JSON data."""
         formats = {
             column: {"date": format} if isinstance(format, str) else {"number": format.to_dict()}
             for column, format in self.formats
@@ -122,19 +122,19 @@ PLAIN = ValueFormats()
 
 
 def examples_of(format: ValueFormat) -> tuple[str, ...]:
-    """Return values written in a format."""
+    """Return examples of a format."""
     return (EXAMPLES[format],) if isinstance(format, str) else format.examples
 
 
 def without_missing(texts: pa.Array, missing: Sequence[str]) -> pa.Array:
-    """Return texts trimmed, null where they are blank or one of some that stand for a missing value."""
+    """Return trimmed texts; null for blank ones and those that stand for a missing value."""
     trimmed = pc.utf8_trim_whitespace(texts)
     absent = pc.is_in(pc.utf8_lower(trimmed), pa.array(["", *missing], trimmed.type))
     return pc.if_else(absent, None, trimmed)
 
 
 def format_of_texts(texts: pa.Array) -> ValueFormat | Doubt | None:
-    """Return how texts, trimmed and none of them missing, are written; None if some hold neither."""
+    """Return the format of trimmed texts, none missing; None if some are neither numbers nor dates."""
     if len(texts) and pc.all(pc.match_substring_regex(texts, _ISO_DATE)).as_py():
         return ISO
     format = number_format(texts)
