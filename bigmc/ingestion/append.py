@@ -183,6 +183,8 @@ class Append:
             return
         manifest = read_manifest(self.to)
         entry = file_entry(job.to / MANIFEST, self.to)
+        disk.sync(job.to.parent)  # a power cut must not keep the manifest and lose the folders it names
+        disk.sync(self.to)
         write_atomic(self.to / MANIFEST, replace(manifest, appends=(*manifest.appends, entry)).to_json())
 
 
