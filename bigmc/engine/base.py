@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol, Self, TypeVar
 
 from bigmc.progress import ProgressCallback, silent
@@ -63,6 +64,39 @@ class Engine(Protocol):
         The error of a part is raised in the order of the parts; parts not yet started are then cancelled.
         """
         ...
+
+    def reduce(self, fn: Callable[..., R], add: Callable[[R, R], R], parts: Sequence[P], *shared: Any) -> R:
+        """Return the sum of ``fn(part, *shared)`` over all parts, in the order of `sum_in_groups`.
+
+        Results are added up where they were computed, so that one leaves the workers, not one a part. `add`
+        may change its first argument; of worker processes it must be at the top level of a module.
+        """
+        ...
+
+
+#: Results that are added to each other before they are added to those of other groups.
+_GROUP = 8
+
+
+def sum_in_groups(results: Iterable[R], add: Callable[[R, R], R]) -> R:
+    """Add up results, groups of eight successive ones by themselves first.
+
+    The order depends on the number of results alone, so that any number of workers gives the same bits, and
+    groups are independent of each other, so that workers can add them up at once. At most two sums are held.
+    """
+    total: R | None = None
+    left = iter(results)
+    for first in left:
+        group = first
+        del first  # else it stays beside the sum of the next group
+        for other in islice(left, _GROUP - 1):
+            group = add(group, other)
+            del other
+        total = group if total is None else add(total, group)
+        del group
+    if total is None:
+        raise ValueError("there is nothing to add up")
+    return total
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from operator import length_hint
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from distributed import Client, KilledWorker, get_worker
+from distributed import Client, KilledWorker
 from distributed.comm.core import CommClosedError
 
+from bigmc.engine import dask_tasks
+from bigmc.engine.base import sum_in_groups
 from bigmc.engine.threads import ThreadEngine
 from bigmc.errors import BigmcError
 
@@ -39,9 +38,6 @@ _PAUSE = 0.1
 #: Tasks submitted per running task: while a slow worker has the next part in order, the others
 #: can continue with these. Their results wait on the workers.
 _AHEAD = 4
-#: A task runs parts for at most this many seconds and bytes of results, but at least one part, since the
-#: scheduler takes some milliseconds for every task.
-_TASK_SECONDS, _TASK_BYTES = 0.3, 2 << 20
 #: Larger shared arguments are sent once to each worker, not with every part.
 _LARGE = 1 << 16
 
@@ -172,13 +168,13 @@ class DaskEngine:
         def submit(some: list[P]) -> tuple[list[P], Any]:
             packed = pickle.dumps(some, pickle.HIGHEST_PROTOCOL)
             self._usage["bytes_moved"] += len(packed)
-            return some, self._submit(_run, task, packed, self._most)
+            return some, self._submit(dask_tasks.run, task, packed, self._most)
 
         def take() -> Iterator[tuple[P, R]]:
             nonlocal number
             some, future = waiting[0]
             name = f"part {number}" + (f" to {number + len(some) - 1}" if len(some) > 1 else "")
-            done: _Done = self._result(future, f"{name} ({fn.__name__.strip('_')})")
+            done: dask_tasks.Done = self._result(future, f"{name} ({fn.__name__.strip('_')})")
             waiting.popleft()
             if len(done.results) < len(some):
                 waiting.appendleft(submit(some[len(done.results) :]))
@@ -192,7 +188,7 @@ class DaskEngine:
 
         try:
             if len(payload) > _LARGE:
-                task = self._submit(_same, payload)
+                task = self._submit(dask_tasks.same, payload)
             while some := list(islice(source, pace.parts(left, n_workers))):
                 left -= len(some)
                 if time.monotonic() - looked > LOOK_SECONDS:  # more workers may have come
@@ -206,6 +202,41 @@ class DaskEngine:
             for _, future in waiting:
                 _forget(future)
 
+    def reduce(self, fn: Callable[..., R], add: Callable[[R, R], R], parts: Sequence[P], *shared: Any) -> R:
+        """Return the sum of ``fn(part, *shared)`` over all parts; see `Engine.reduce`.
+
+        Results stay on the workers until they are added up. Those of a lost worker are computed again.
+
+        Raises
+        ------
+        BigmcError
+            If a part kills one worker after the other, or the scheduler or all workers are gone.
+        """
+        payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
+        packed = [pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts]
+        # Always as the result of a task: a worker that starts late gets it from another one.
+        task = self._submit(dask_tasks.same, payload)
+        adder = pickle.dumps(add, pickle.HIGHEST_PROTOCOL)
+        n_adds = 0
+
+        def add_there(total: Any, other: Any) -> Any:
+            nonlocal n_adds
+            n_adds += 1
+            # Before further parts, so that few results wait.
+            return self._submit(dask_tasks.add, adder, total, other, priority=1)
+
+        results = (self._submit(dask_tasks.run_one, task, part, self._most) for part in packed)
+        total = sum_in_groups(results, add_there)
+        try:
+            done: bytes = self._result(total, f"a part ({fn.__name__.strip('_')})")
+        finally:
+            _forget(total)
+        self._usage["tasks"] += len(packed) + n_adds
+        senders = min(len(packed), self.n_workers)
+        self._usage["bytes_moved"] += sum(map(len, packed)) + senders * len(payload) + len(done)
+        result: R = pickle.loads(done)  # from our own worker
+        return result
+
     def _workers(self) -> list[Mapping[str, Any]]:
         try:
             return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
@@ -216,12 +247,12 @@ class DaskEngine:
         threads = int(worker["nthreads"])
         return threads if self._most is None else min(threads, self._most)
 
-    def _submit(self, fn: Callable[..., Any], *args: Any) -> Any:
+    def _submit(self, fn: Callable[..., Any], *args: Any, priority: int = 0) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             try:
                 # Not pure, since equal calls may read changed files.
-                return self._client.submit(fn, *args, pure=False)
+                return self._client.submit(fn, *args, pure=False, priority=priority)
             except (OSError, CancelledError, RuntimeError):
                 raise self._gone() from None
 
@@ -301,81 +332,18 @@ def _forget(future: Any) -> None:
         return
 
 
-def _same(payload: bytes) -> bytes:
-    """Return the shared arguments as the result of a task, which is repeated if a worker is lost."""
-    return payload
-
-
-@dataclass(frozen=True)
-class _Done:
-    """Result of a task: its worker, the pickled results of its finished parts, and the seconds."""
-
-    worker: str
-    results: list[bytes]
-    seconds: float
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of the results."""
-        return sum(map(len, self.results))
-
-
 @dataclass
 class _Pace:
     """Chooses the number of parts per task from the cost of finished parts."""
 
     share: float | None = None
 
-    def add(self, done: _Done) -> None:
+    def add(self, done: dask_tasks.Done) -> None:
         """Update from a finished task, with more weight on recent ones."""
-        whole = max(done.seconds / _TASK_SECONDS, done.n_bytes / _TASK_BYTES, 1e-6)
+        whole = max(done.seconds / dask_tasks.TASK_SECONDS, done.n_bytes / dask_tasks.TASK_BYTES, 1e-6)
         share = whole / len(done.results)
         self.share = share if self.share is None else (self.share + share) / 2
 
     def parts(self, left: int, n_workers: int) -> int:
         """Return the number of parts of the next task, leaving some of the rest for other workers."""
         return 1 if self.share is None else max(1, int(min(1 / self.share, left / (2 * n_workers))))
-
-
-def _run(payload: bytes, packed: bytes, most: int | None) -> _Done:
-    """Run parts in a worker up to the length of a task; stop before a later part with an error."""
-    with _opening:
-        fn, shared = _opened(payload)
-    results: list[bytes] = []
-    started, size = time.perf_counter(), 0
-    for part in pickle.loads(packed):  # from the client
-        try:
-            with _gate(most) if most else nullcontext():
-                result = fn(part, *shared)
-        except Exception as error:
-            if results:
-                break
-            if isinstance(error, FileNotFoundError):
-                raise BigmcError(
-                    f"the worker at {get_worker().address} cannot find {error.filename}",
-                    "put data, models and targets in a folder with the same path on all workers",
-                ) from None
-            raise
-        results.append(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
-        size += len(results[-1])
-        if size >= _TASK_BYTES or time.perf_counter() - started >= _TASK_SECONDS:
-            break
-    return _Done(get_worker().address, results, time.perf_counter() - started)
-
-
-_opening = threading.Lock()
-
-
-@lru_cache(maxsize=2)
-def _opened(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return function and shared arguments, cached for the next parts, and prepare the process."""
-    fn, shared, prepare = pickle.loads(payload)  # from the client
-    if prepare is not None:
-        prepare()
-    return fn, shared
-
-
-@lru_cache(maxsize=8)
-def _gate(most: int) -> threading.BoundedSemaphore:
-    """Return the semaphore that limits the parts at once in this process."""
-    return threading.BoundedSemaphore(most)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from operator import itemgetter
 from typing import Any, TypeVar
+
+from bigmc.engine.base import sum_in_groups
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -98,6 +101,12 @@ class ThreadEngine:
             # As with a separate pool, nothing runs after the map has ended.
             left = [future for _, future in waiting if not future.cancel()]
             wait(left)
+
+    def reduce(self, fn: Callable[..., R], add: Callable[[R, R], R], parts: Sequence[P], *shared: Any) -> R:
+        """Return the sum of ``fn(part, *shared)`` over all parts; see `Engine.reduce`."""
+        # A generator would keep a result beside the next one.
+        results: Iterator[R] = map(itemgetter(1), self.map(fn, parts, *shared))
+        return sum_in_groups(results, add)
 
     def _threads(self) -> ThreadPoolExecutor:
         """Return the thread pool, which is kept, since starting threads costs more than many a part."""

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 from distributed import Future
 from sklearn.base import clone
@@ -57,8 +58,30 @@ def wait_for(part, folder):
     return part
 
 
+def powers_of(part, base):
+    """Return numbers of many sizes, whose sum depends on the order of the additions."""
+    return np.array([1.1 * base**part, 1.0 / (part + 1)])
+
+
+def add_in_place(total, other):
+    total += other
+    return total
+
+
+def held_up(part, folder):
+    """Tell who ran the part; the last one waits for the file ``go``."""
+    (folder / f"{part}.{os.getpid()}").touch()
+    while part == 3 and not (folder / "go").exists():
+        time.sleep(0.01)
+    return np.array([1.0 + part])
+
+
 def refuse(part):
     raise MemoryLimitError("too little", "give more")
+
+
+def ones(part, n):
+    return np.ones(n)
 
 
 def rest(part):
@@ -108,6 +131,28 @@ class EngineContract:
         time.sleep(0.2)
         assert len(list(tmp_path.iterdir())) <= 4 * engine.n_workers + 2
         results.close()
+
+    @pytest.mark.parametrize("n_parts", [1, 8, 9, 30])
+    def test_parts_are_added_up_in_groups_of_eight(self, engine, n_parts):
+        groups = []
+        for lo in range(0, n_parts, 8):
+            group = powers_of(lo, 7.0)
+            for part in range(lo + 1, min(lo + 8, n_parts)):
+                group = group + powers_of(part, 7.0)
+            groups.append(group)
+        expected = groups[0]
+        for group in groups[1:]:
+            expected = expected + group
+        found = engine.reduce(powers_of, add_in_place, range(n_parts), 7.0)
+        np.testing.assert_array_equal(found, expected)
+
+    def test_an_error_of_a_part_is_that_of_the_sum(self, engine):
+        with pytest.raises(BigmcError, match="part 11"):
+            engine.reduce(fail_at, add_in_place, range(20), 11, BigmcError)
+
+    def test_nothing_to_add_up(self, engine):
+        with pytest.raises(ValueError, match="nothing to add up"):
+            engine.reduce(double, add_in_place, [], 1)
 
     def test_it_has_workers(self, engine):
         assert engine.n_workers == 2
@@ -166,6 +211,12 @@ class TestDaskEngine(EngineContract):
         usage = engine.usage()
         assert usage["tasks"] == 5
         assert 1_000_000 < usage["bytes_moved"] < 2_010_000  # once to each worker that had a part
+
+    def test_one_sum_leaves_the_workers(self, engine):
+        before = engine.usage()["bytes_moved"]
+        total = engine.reduce(ones, add_in_place, range(20), 100_000)
+        np.testing.assert_array_equal(total, np.full(100_000, 20.0))
+        assert 800_000 < engine.usage()["bytes_moved"] - before < 900_000
 
     def test_short_parts_share_tasks(self, engine):
         before = engine.usage()["tasks"]
@@ -245,6 +296,21 @@ class TestDaskEngine(EngineContract):
         run.join(60)
         assert found == [(p, p) for p in range(6)]
         assert len(list(tmp_path.glob("0.*"))) == 2
+
+    def test_sums_of_a_lost_worker_are_computed_again(self, client, tmp_path):
+        found, engine = [], DaskEngine(client)
+        run = threading.Thread(
+            target=lambda: found.append(engine.reduce(held_up, add_in_place, range(4), tmp_path))
+        )
+        run.start()
+        while len(list(tmp_path.iterdir())) < 4:
+            time.sleep(0.01)
+        (waits,) = (int(path.suffix[1:]) for path in tmp_path.glob("3.*"))
+        has_results = next(pid for pid in client.run(os.getpid).values() if pid != waits)
+        os.kill(has_results, signal.SIGKILL)
+        (tmp_path / "go").touch()
+        run.join(60)
+        np.testing.assert_array_equal(found, [[10.0]])
 
 
 @pytest.mark.parametrize("engine", [3, object(), [ThreadEngine(1)]])

@@ -113,6 +113,14 @@ class Disturbed:
                 self.disturb()
             yield found
 
+    def reduce(self, fn, add, parts, *shared):
+        """Disturb soon after the parts were given to the workers: their sums leave them at the end only."""
+        if self.left > 0 >= self.left - len(parts):
+            timer = threading.Timer(0.1, self.disturb)
+            timer.start()
+        self.left -= len(parts)
+        return self.engine.reduce(fn, add, parts, *shared)
+
 
 OUT_OF_CORE = {"alpha": 0.02, "memory_limit": "3MB"}
 

@@ -9,6 +9,7 @@ from sparse_runs import solve
 
 import bigmc
 from bigmc.engine import ThreadEngine
+from bigmc.engine.base import sum_in_groups
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
@@ -41,6 +42,9 @@ class Apart:
     def map(self, fn, parts, *shared):
         for part in parts:
             yield part, pickle.loads(pickle.dumps(fn(*pickle.loads(pickle.dumps((part, *shared))))))
+
+    def reduce(self, fn, add, parts, *shared):
+        return sum_in_groups((result for _, result in self.map(fn, parts, *shared)), add)
 
 
 class Kept:

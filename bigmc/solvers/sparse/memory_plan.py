@@ -204,11 +204,11 @@ def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, size: 
     sums = 8 * n_used * (size.width + 1)
     # two blocks, the places of the features, and scores, labels and scales of a shard
     worker = sums + 8 * size.n_features + shard_rows * (8 * size.width + 20 + 4 * size.most_labels)
-    least = workspace + 4 * sums + worker + 2 * block_bytes
+    least = workspace + 5 * sums + worker + 2 * block_bytes
     for_passes = max(int((1.0 - _SAMPLE_MEMORY) * limit), least)
     for_sample = limit - for_passes
     block_bytes = max(block_bytes, min(_LARGEST_BLOCK, (for_passes - least) // 4))
-    n_workers = min(n_workers, (for_passes - workspace - 3 * sums) // (worker + 2 * block_bytes))
+    n_workers = min(n_workers, (for_passes - workspace - 4 * sums) // (worker + 2 * block_bytes))
     share = _LARGEST_SHARE
     while n_workers > 0 and size.n_samples * share >= _SMALLEST_SAMPLE:
         part = _plan_part(for_sample + workspace, share, size)  # that of the passes does for both

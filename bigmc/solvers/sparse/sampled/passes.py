@@ -90,12 +90,13 @@ class Sums:
         """Return the bytes the sums take."""
         return 8 * (3 * n_classes**2 + n_used * (width + 1))
 
-    def add(self, other: Sums) -> None:
-        """Add the sums of another part."""
+    def add(self, other: Sums) -> Sums:
+        """Add the sums of another part to these, and return these."""
         self.margins += other.margins
         self.gradient += other.gradient
         self.curvature += other.curvature
         self.n_bytes += other.n_bytes
+        return self
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,7 @@ def full_pass(
     DataError
         If a gradient is not finite.
     """
-    total: Sums | None = None
-    for _, sums in engine.map(_add_up, _parts(dataset, weights), dataset, job):
-        if total is None:
-            total = sums
-        else:
-            total.add(sums)
-        del sums  # else it stays beside the sums of the next part
-    assert total is not None
+    total = engine.reduce(_add_up, Sums.add, _parts(dataset, weights), dataset, job)
     scale = np.ones(len(job.features))
     column_scale = dataset.column_scale()
     if column_scale is not None:
