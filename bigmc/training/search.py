@@ -101,7 +101,7 @@ class Search:
             best = self.trial_of(self.first)
             if rival is not None and 1.0 - best.quality >= FAR_BEHIND * (1.0 - rival):
                 return self._course(best, "no linear model comes near to boosting")
-            for stage in (self._weighting, self._ridge, self._loss, self._penalty):
+            for stage in (self._weighting, self._ridge, self._close_weightings, self._loss, self._penalty):
                 best = stage(best)
         except _TimeIsOver:
             best, ended = self._best(), "its time was over"
@@ -140,12 +140,31 @@ class Search:
                 return improved
         return best
 
+    def _close_weightings(self, best: Trial) -> Trial:
+        """Try weightings again, with the best ridge, that chance may have put behind at the first one."""
+        at_first = {
+            trial.candidate.weighting: trial
+            for trial in self._trials
+            if trial.candidate == replace(self.first, weighting=trial.candidate.weighting)
+        }
+        if best.candidate.ridge == self.first.ridge or best.candidate.weighting not in at_first:
+            return best
+        found, leader = best, at_first.pop(best.candidate.weighting)
+        least = leader.quality - self._error(leader)
+        for name in (name for name, trial in at_first.items() if trial.quality >= least):
+            found = self.better(found, self.trial_of(replace(best.candidate, weighting=name), best))
+        return found if found is best else self._ridge(found)
+
+    def _error(self, trial: Trial) -> float:
+        """Return the standard error of a quality."""
+        return math.sqrt(trial.quality * (1.0 - trial.quality) / self.validation.n_held_out)
+
     def _loss(self, best: Trial) -> Trial:
         if self.validation.sample.has_sets or self.validation.descends_duals:
             return best
         start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
-        error = math.sqrt(best.quality * (1.0 - best.quality) / self.validation.n_held_out)
-        if start.quality <= best.quality + error and start.log_loss > (1.0 + HOPELESS) * best.log_loss:
+        hopeless = start.log_loss > (1.0 + HOPELESS) * best.log_loss
+        if hopeless and start.quality <= best.quality + self._error(best):
             return best
         return self.better(best, self._ridge(start))
 

@@ -1,5 +1,7 @@
 """`bigmc fit`: the search against an exhaustive one, honest figures, resuming, and all kinds of data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +16,7 @@ from bigmc.store.files.work_file import read_work_file
 from bigmc.training.fit import wilson
 from bigmc.training.folds import cross_validated
 from bigmc.training.search import Search
-from bigmc.training.trials import Candidate
+from bigmc.training.trials import HINGE, Candidate
 from bigmc.training.validation import Limits, Validation
 
 pytestmark = pytest.mark.slow
@@ -164,6 +166,27 @@ def test_the_search_finds_what_trying_everything_finds(fitted):
         for ridge in (0.1, 1.0, 10.0)
     ]
     assert found.best.quality >= max(t.quality for t in every) - 0.03
+
+
+@pytest.mark.parametrize(("first", "expected"), [(0.79, "binary tfidf"), (0.7, "l2")])
+def test_a_weighting_that_is_hardly_behind_is_tried_again_at_the_best_ridge(
+    fitted, first, expected, monkeypatch
+):
+    """At the first ridge `first` of the rows are right with it, at smaller ones more than with l2."""
+    _, folder, _ = fitted
+    search = Search(bigmc.open_dataset(folder / "m.dataset")["train"], ThreadEngine(1), Limits(1 << 30))
+    known = search.validation.attempt(search.first)
+    at_first = {"tfidf": 0.6, "binary tfidf": first, "l2": 0.8}
+
+    def attempt(candidate):
+        gain = {"tfidf": 0.0, "binary tfidf": 0.15, "l2": 0.05}[candidate.weighting]
+        quality = (
+            at_first[candidate.weighting] + gain - 0.3 * (candidate.loss != HINGE or candidate.alpha > 0)
+        )
+        return replace(known, candidate=candidate, quality=quality, log_loss=1.0 - quality)
+
+    monkeypatch.setattr(search.validation, "attempt", attempt)
+    assert search.run().best.candidate.weighting == expected
 
 
 def test_held_out_rows_are_not_learned_from():
