@@ -55,24 +55,32 @@ def sides(name: str, folder: Path, public: Path | None) -> tuple[Path, Path]:
     return paths[0], paths[1]
 
 
+_METER = """
+import json, resource, subprocess, sys
+status = subprocess.run(sys.argv[2:]).returncode
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+seconds, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
+figures = {"status": status, "cpu_seconds": seconds, "peak_bytes": peak}
+json.dump(figures, open(sys.argv[1], "w"))
+"""
+"""Runs a command and writes its figures. The peak of a process counts what its parent held when it started:
+after the words were made here, every command seemed to have taken 6 GB, so that a small process starts it."""
+
+
 def timed(command: Sequence[str], limit: int) -> tuple[dict[str, float], str]:
     """Run a command with so many CPU seconds; return the figures of all its processes, and its output."""
     started = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        ["prlimit", f"--cpu={limit}", *command], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stdout is not None
-    said = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    figures = {
-        "status": process.returncode,
-        "seconds": time.monotonic() - started,
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        "peak_bytes": usage.ru_maxrss * 1024,
-    }
-    return figures, said
+    with tempfile.NamedTemporaryFile() as figures:
+        meter = [sys.executable, "-I", "-S", "-c", _METER, figures.name]
+        process = subprocess.run(
+            [*meter, "prlimit", f"--cpu={limit}", *command],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            check=True,
+        )
+        return json.load(figures) | {"seconds": time.monotonic() - started}, process.stdout
 
 
 def run_peer(method: str, name: str, train: Path, test: Path, limit: int) -> dict[str, Any]:
