@@ -84,11 +84,7 @@ def as_command(function: Callable[[A], None]) -> click.Command:
     declared = _declared(kind)
     shared = {item.name for base in (RawOptions, Replacing, Working) for item in fields(base)}
     declared.sort(
-        key=lambda item: (
-            not item.option.is_argument,
-            item.default is not MISSING,
-            item.name in shared,
-        )
+        key=lambda item: (not item.option.is_argument, item.default is not MISSING, item.name in shared)
     )
 
     def run(**values: Any) -> None:

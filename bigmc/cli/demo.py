@@ -97,13 +97,7 @@ def run(
     tell(f"\n6. bigmc report: {page}")
     tell(f"\nEverything is in {folder}. Next, for example:")
     tell(f"bigmc inspect {shlex.quote(str(model))} --top 5")
-    return {
-        "text": counts,
-        "info": info,
-        "fit": fitted,
-        "peer": peer._asdict(),
-        "report": str(page),
-    }
+    return {"text": counts, "info": info, "fit": fitted, "peer": peer._asdict(), "report": str(page)}
 
 
 def _about_dataset(info: Mapping[str, Any]) -> str:

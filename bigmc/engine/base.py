@@ -69,15 +69,8 @@ class Engine(Protocol):
 class Resources:
     """Engine, memory limit and progress callback of a step.
 
-    Attributes
-    ----------
-    engine : Engine
-        Runs the parts.
-    memory_limit : int
-        Bytes that the step may add to this process, and to each worker process.
-    progress : callable
-    ends : float
-        Time by `time.monotonic` at which a training ends with the best it has; infinite: when it is done.
+    The step may add `memory_limit` bytes to this process, and to each worker process. `ends` is the time
+    of `time.monotonic` at which a training stops with its best result so far.
     """
 
     engine: Engine

@@ -1,4 +1,4 @@
-"""What all learners share towards scikit-learn: arrays and datasets in, labels and scores out."""
+"""Common parts of all learners' scikit-learn interfaces: arrays and datasets in, labels and scores out."""
 
 from __future__ import annotations
 
@@ -84,10 +84,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def check_params(self) -> None:
         """Check the parameters, as `fit` does before it reads the data.
 
-        Raises
-        ------
-        BigmcError
-            If a parameter is invalid; the message names it and the valid values.
+        `BigmcError` if a parameter is invalid; the message names it and the valid values.
         """
         self.learner().check()
 
@@ -247,13 +244,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
 
     @classmethod
     def from_model(cls, model: Model) -> Self:
-        """Return a fitted classifier around a model.
-
-        Raises
-        ------
-        ModelError
-            If the model has another kind.
-        """
+        """Return a fitted classifier around a model; `ModelError` if the model has another kind."""
         if model.kind != cls.learner_type.kind:
             raise ModelError(f"a model of kind {model.kind!r} cannot become a {cls.__name__}")
         return cls(**cls.params_of(model))._take(model)

@@ -51,13 +51,7 @@ def to_sklearn(model: Model) -> Pipeline:
 
 
 def linear_model(model: Model) -> LinearModel:
-    """Return a model that is linear and has one label per sample, with features as they were stored.
-
-    Raises
-    ------
-    ModelError
-        If it is another one.
-    """
+    """Return a linear model with one label per sample and unmapped features; `ModelError` for another."""
     if not isinstance(model, LinearModel):
         raise ModelError(f"a model of kind {model.kind} is not linear", _CURE)
     if model.label_threshold is not None:
@@ -79,7 +73,7 @@ def _full(model: LinearModel) -> scipy.sparse.csr_array:
 
 
 def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
-    """Return the step that hashes texts, if the model is one of texts."""
+    """Return the step that hashes texts, if the model was trained on texts."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     if not model.feature_spec:
@@ -100,7 +94,7 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
 
 
 def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
-    """Return the step that weights values, if they do not count as they are."""
+    """Return the step that weights values, if they are weighted."""
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.preprocessing import Normalizer, StandardScaler
 

@@ -23,16 +23,10 @@ Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes o
 
 @dataclass(frozen=True)
 class PartPredictor:
-    """Predicts the samples of a part, on any worker.
+    """Predicts the samples of a part, on any worker, using at most `scratch_bytes` besides the model.
 
-    Attributes
-    ----------
-    scratch_bytes : int
-        Bytes that it may use besides the model.
-    kept : pyarrow.Schema
-        The copied columns of the source, with their types.
-    reading : ReadRequest
-        How raw sources are read.
+    `kept` has the copied columns of the source, with their types; `reading` says how raw sources are
+    read.
     """
 
     model: Model

@@ -51,10 +51,7 @@ class PredictionCounts:
 class PredictionJob:
     """Prediction of one source by one model, to one output.
 
-    Attributes
-    ----------
-    model : ModelSource
-        Read after planning memory; predictions of a model without a file are never resumed.
+    The model is read after planning memory; predictions of a model without a file are never resumed.
     """
 
     model: ModelSource
@@ -182,10 +179,7 @@ class PredictionJob:
     def _claim(self, journal: Journal, made: Mapping[str, Any] | None) -> int | None:
         """Return the part size of an interrupted run to resume; None if there is none.
 
-        Raises
-        ------
-        DataError
-            If there are parts of other predictions.
+        `DataError` if there are parts of other predictions.
         """
         job = self._work / JOB
         if journal.n_parts and job.exists():

@@ -30,24 +30,11 @@ KEPT_COST = 64
 
 @dataclass(frozen=True)
 class PredictionPlan:
-    """The parts of an input, their workers, and memory.
+    """The parts of an input, their workers, and the bytes of each besides the model.
 
-    Attributes
-    ----------
-    engine : Engine
-        Engine with as many workers as memory allows.
-    scratch_bytes : int
-        Bytes that a worker may use besides the model.
-    parts : sequence
-        Numbers of shards, or parts of raw sources.
-    n_rows : int
-        Rows of all parts.
-    kept : pyarrow.Schema
-        The copied columns of the input, with their types.
-    reading : ReadRequest
-        How raw sources are read.
-    part_bytes : int
-        Approximate source bytes of a part; 0 for datasets, whose parts do not depend on the memory limit.
+    Parts are numbers of shards, or parts of raw sources of about `part_bytes`, which is 0 for datasets:
+    their parts do not depend on the memory limit. `n_rows` is that of all parts; `kept` has the copied
+    columns of the input, with their types; `reading` says how raw sources are read.
     """
 
     engine: Engine
@@ -70,19 +57,10 @@ class PredictionInput(Protocol):
     def plan(
         self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
     ) -> PredictionPlan:
-        """Return how to predict every row.
+        """Return how to predict every row; `part_bytes`, of an interrupted run, is kept if memory allows.
 
-        Parameters
-        ----------
-        part_bytes : int or None
-            Part size of an interrupted run, kept if memory allows.
-
-        Raises
-        ------
-        DataError
-            If the rows lack a column that the model needs, or one to copy.
-        MemoryLimitError
-            If the memory limit does not allow one worker.
+        `DataError` if the rows lack a column that the model needs, or one to copy; `MemoryLimitError`
+        if the memory limit does not allow one worker.
         """
         ...
 

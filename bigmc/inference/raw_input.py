@@ -43,19 +43,10 @@ SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 
 
 class RawInput:
-    """The rows of raw files or arrays.
-
-    Parameters
-    ----------
-    source : path, glob, directory, address, array, table, or a list of these
-    files : FileOptions, optional
-        Format of the files.
-    labels : array-like, optional
-        Labels of the rows of an array; all three as for `expand_sources`.
+    """The rows of raw files or arrays; parameters as for `expand_sources`.
 
     Attributes
     ----------
-    sources : list of Source
     base : str
         Base folder of relative paths, since workers may run in another folder.
     types : mapping of str to pyarrow.DataType
@@ -135,10 +126,7 @@ def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resourc
 def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
     """Return the maximum bytes for reading a part: its longest record, the footer of its file.
 
-    Raises
-    ------
-    MemoryLimitError
-        If the memory limit does not allow them.
+    `MemoryLimitError` if the memory limit does not allow them.
     """
     held = [bytes_held(part) + part.footer_bytes for part in parts]
     largest = int(np.argmax(held)) if held else 0

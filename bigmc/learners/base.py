@@ -27,13 +27,7 @@ _BLOCK_BYTES = 1 << 22
 
 
 class Trained(NamedTuple):
-    """What a training came to.
-
-    Attributes
-    ----------
-    notes : tuple of str
-        Warnings, such as that the gap is above the tolerance.
-    """
+    """A trained model, and warnings, such as that the gap is above the tolerance."""
 
     model: Model
     notes: tuple[str, ...] = ()
@@ -42,8 +36,9 @@ class Trained(NamedTuple):
 class Learner(ABC):
     """A learner with its options.
 
-    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks its
-    options in `check`. All options are recorded in the model, so equal options must give equal models.
+    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks
+    its options in `check`. All options are recorded in the model, so equal options must give equal
+    models.
 
     Attributes
     ----------
@@ -52,14 +47,13 @@ class Learner(ABC):
     kind : str
         The name of the learner, and of its models (class attribute).
     warm_starts : bool
-        Training can start from a model (class attribute).
+        Whether training can start from a model (class attribute).
     limits : tuple of str
         Options that stop training before the gap is reached, for the message (class attribute).
     takes_missing : bool
         Whether NaN is accepted as missing values (class attribute).
     takes_weights : bool
         Whether weights of samples are accepted (class attribute).
-    options : LearnerOptions
     """
 
     options_type: ClassVar[type[LearnerOptions]]
@@ -76,18 +70,12 @@ class Learner(ABC):
     def _solve(self, dataset: Dataset, run: Run) -> Trained:
         """Return the model of labelled samples of at least two classes.
 
-        It begins with the fields of ``run.record`` and has a certificate whose gap is the one that
-        ``tol`` is for; infinite where there is no certificate.
+        It has the fields of ``run.record`` and a certificate with the gap that is compared with
+        ``tol``, infinite if there is no certificate.
         """
 
     def check(self) -> None:
-        """Refuse options that cannot be used.
-
-        Raises
-        ------
-        BigmcError
-            Naming the option and what may be given.
-        """
+        """Raise `BigmcError` for an invalid option, with its name and the valid values."""
         if self.options.tol is not None:
             self._check_positive("tol")
         class_weight = getattr(self.options, "class_weight", None)
@@ -100,13 +88,7 @@ class Learner(ABC):
         return float(self.options.tol)
 
     def check_labels(self, kind: LabelKind) -> None:
-        """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
-
-        Raises
-        ------
-        BigmcError
-            With what takes them.
-        """
+        """Raise `BigmcError` if the learner does not take such labels, naming what takes them."""
         if kind is LabelKind.SET:
             raise DataError(
                 f"the labels are sets, but training {self.kind} takes one label per sample",
@@ -114,7 +96,7 @@ class Learner(ABC):
             )
 
     def recorded(self) -> dict[str, Any]:
-        """Return the options in the form a model keeps them, by name."""
+        """Return the options by name, as they are stored in a model."""
         options: LearnerOptions = self.options
         named = {item.name: getattr(options, item.name) for item in fields(options)}
         if "class_weight" in named:
@@ -138,20 +120,20 @@ class Learner(ABC):
         dataset : Dataset
             Labelled samples.
         resources : Resources
-            Workers, memory that training may add to the process, and who is told of every pass.
+            Workers, memory that training may add to the process, and the progress callback.
         sample_weight : array-like of shape (n_samples,), optional
             Numbers of at least 0, equivalent to repeating or omitting samples.
         checkpoint : Checkpoint, optional
             Where the state is saved during training, and read at the start.
         scratch : Path, optional
-            Folder for what does not fit into memory; by default the system's for temporary files.
+            Folder for data that does not fit into memory; by default the system's for temporary files.
         start : Model, optional
             A model with the same kind and features to start from.
 
         Raises
         ------
         BigmcError
-            If the options cannot be used.
+            If an option is invalid.
         DataError
             If there are fewer than 2 classes, or the data cannot be used.
         MemoryLimitError
@@ -199,7 +181,7 @@ class Learner(ABC):
         )
 
     def _with_own_weights(self, given: ArrayLike | None, dataset: Dataset) -> ArrayLike | None:
-        """Return the weights of the samples times those that the dataset brings."""
+        """Return the sample weights times those in the dataset."""
         own = dataset.sample_weights()
         if not self.takes_weights and (own is not None or given is not None):
             which = "weights of samples are given" if own is None else "the dataset has weights of its rows"
@@ -212,7 +194,7 @@ class Learner(ABC):
         return own * np.asarray(given, np.float64)
 
     def _check_start(self, start: Model, dataset: Dataset) -> None:
-        """Refuse a model that training cannot start from."""
+        """Raise an error for a model that training cannot start from."""
         if not self.warm_starts or start.kind != self.kind:
             raise ModelError(
                 f"training {self.kind} cannot start from a model of kind {start.kind}",
@@ -257,7 +239,7 @@ class Learner(ABC):
 
 
 def _missing_values(dataset: Dataset) -> DataError:
-    """Return the error of a learner that cannot use the missing values of a dataset, which names a column."""
+    """Return the error of a learner that does not take missing values, with the name of a column."""
     cure = "train boost, or ingest the data without --missing keep"
     for lo, hi in dataset.plan(_BLOCK_BYTES):
         missing = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))

@@ -63,7 +63,7 @@ class BoostingLearner(Learner):
     options: BoostOptions
 
     def check(self) -> None:
-        """Refuse options that cannot be used; see `Learner.check`."""
+        """Raise an error for an invalid option; see `Learner.check`."""
         if self.options.C != "auto":
             self._check_positive("C")
         self._check_count("n_rounds", "patience", "n_models")
@@ -149,7 +149,7 @@ class BoostingLearner(Learner):
         return 1 if self.options.family != "auto" or is_sparse(dataset) else MAX_DEPTH
 
     def _solver_options(self, dataset: Dataset, seed: int) -> BoostingOptions:
-        """Return the options of the solver; C is one of those to be tried where it is to be chosen."""
+        """Return the options of the solver; with C "auto", those of the first trial."""
         depth = self._depth(dataset)
         default = _OF_STUMPS if depth == 1 else _OF_TREES
         options = self.options

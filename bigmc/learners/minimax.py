@@ -26,7 +26,7 @@ class MinimaxLearner(Learner):
     options: MinimaxOptions
 
     def check(self) -> None:
-        """Refuse options that cannot be used; see `Learner.check`."""
+        """Raise an error for an invalid option; see `Learner.check`."""
         super().check()
         self._check_positive("eps1", "eps2")
         self._check_count("n_max", "m_max", "k_max")

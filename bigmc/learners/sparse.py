@@ -28,7 +28,7 @@ RIDGE_OF_LOSS = {"log_loss": 0.1}
 
 
 class Settings(NamedTuple):
-    """Parameters of one training, none of them left open; see `bigmc.SparseClassifier`."""
+    """All parameters of one training; see `bigmc.SparseClassifier`."""
 
     alpha: float
     loss: str
@@ -47,7 +47,7 @@ class SparseLearner(Learner):
     options: SparseOptions
 
     def check(self) -> None:
-        """Refuse options that cannot be used; see `Learner.check`."""
+        """Raise an error for an invalid option; see `Learner.check`."""
         options = self.options
         if options.ridge is not None:
             self._check_not_negative("ridge")
@@ -84,7 +84,7 @@ class SparseLearner(Learner):
         return self.options.alpha == "auto" if fits is None else bool(fits)
 
     def settings(self, weight_sum: float) -> Settings:
-        """Return the parameters to train with, for samples of this total weight."""
+        """Return the parameters of the training, for samples of this total weight."""
         auto = self.options.alpha == "auto"
         alpha = 0.0 if isinstance(self.options.alpha, str) else float(self.options.alpha)
         loss = self.loss_name
@@ -141,12 +141,12 @@ class SparseLearner(Learner):
         return Trained(replace(model, label_threshold=threshold))
 
     def check_labels(self, kind: LabelKind) -> None:
-        """Refuse labels that the loss is not for; see `Learner.check_labels`."""
+        """Raise an error for labels of another kind than the loss takes; see `Learner.check_labels`."""
         objective(self.loss_name, self.options.penalty, self.options.l1_ratio, sets=kind is LabelKind.SET)
 
 
 def _start(model: Model, dataset: Dataset) -> Start:
-    """Return the weights of a linear model for the classes of a dataset; those new to it have none."""
+    """Return the weights of a linear model for the classes of a dataset; new classes start at zero."""
     assert isinstance(model, LinearModel)
     place = {label: c for c, label in enumerate(model.classes.tolist())}
     known = [(c, place[label]) for c, label in enumerate(dataset.classes.tolist()) if label in place]

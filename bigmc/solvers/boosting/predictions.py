@@ -1,4 +1,4 @@
-"""What the learners in use answer on the training samples: in memory, by slot, shared by the classes."""
+"""Answers of the learners in use on the training samples: in memory, by slot, shared by the classes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,7 @@ _SLOTS = 1 << 20
 
 
 class Signed(NamedTuple):
-    """Learners by the slots of their answers; a sign of -1 means the opposite of the answer.
-
-    Attributes
-    ----------
-    slots : int64 array of shape (n_learners,)
-    signs : int8 array of shape (n_learners,)
-    """
+    """Learners by the slots of their answers; a sign of -1 means the opposite of the answer."""
 
     slots: NDArray[np.int64]
     signs: NDArray[np.int8]
@@ -48,17 +42,8 @@ class Signed(NamedTuple):
 class Responses(ABC):
     """Answers of learners; each has a key, and a slot that is freed when no learner needs it.
 
-    Parameters
-    ----------
-    labels : int32 array of shape (n_samples,)
-    n_classes : int
-    max_bytes : int, optional
-        Most bytes of the answers; the system allocates memory only for what is written.
-
-    Attributes
-    ----------
-    n_padded : int
-        Samples rounded up to whole words: the length of t.
+    They take at most `max_bytes`; the system allocates memory only for what is written. `n_padded` is the
+    number of samples rounded up to whole words: the length of t.
     """
 
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
@@ -80,7 +65,7 @@ class Responses(ABC):
         return self._slots.get(key)
 
     def add(self, key: bytes, answer: NDArray[Any]) -> int:
-        """Keep an answer and return its slot."""
+        """Store an answer and return its slot."""
         if self._free:
             slot = self._free.pop()
         else:
@@ -174,7 +159,7 @@ class BitResponses(Responses):
 
 
 class RowResponses(Responses):
-    """The samples where a learner is 1, in order; elsewhere it abstains."""
+    """The samples on which a learner is 1, in order; elsewhere it is 0."""
 
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(labels, n_classes)
@@ -234,7 +219,7 @@ class RowResponses(Responses):
 def bits_of_ranges(
     block: CodedBlock, column: int, ranges: Sequence[Range], codes: NDArray[np.uint8]
 ) -> list[NDArray[np.uint64]]:
-    """Return bits, set where the code of a column is in a range; `codes` is space for one of every sample."""
+    """Return bits, set if the code of a column is in a range; `codes` is scratch for one of every sample."""
     spread_codes(column, block.entries, block.bins.zero[column], codes)
     answers = []
     for low, high in ranges:
@@ -245,7 +230,7 @@ def bits_of_ranges(
 
 
 def rows_of_ranges(block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[np.int32]]:
-    """Return the samples where the code of a column is in a range, in order."""
+    """Return the samples for which the code of a column is in a range, in order."""
     buffer = np.empty(int((block.indptr[:, column + 1] - block.indptr[:, column]).sum()), np.int32)
     answers = []
     for low, high in ranges:

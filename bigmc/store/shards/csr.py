@@ -11,16 +11,8 @@ from numpy.typing import NDArray
 class Rows(NamedTuple):
     """A batch of samples in compressed row order.
 
-    Attributes
-    ----------
-    indptr : int64 array of shape (n_rows + 1,)
-        Sample ``i`` has the entries ``indptr[i]:indptr[i + 1]``.
-    indices : int32 array of shape (nnz,)
-        Feature of each entry; increasing and unique within a sample.
-    data : array of shape (nnz,)
-        Value of each entry, as counted or read: neither weighted nor normalised.
-    n_features : int
-        Number of features of the whole dataset.
+    Sample ``i`` has the entries ``indptr[i]:indptr[i + 1]``. Features increase and are unique within a
+    sample. `data` has the values as counted or read: neither weighted nor normalised.
     """
 
     indptr: NDArray[np.int64]

@@ -13,14 +13,8 @@ from numpy.typing import NDArray
 class Shard(Protocol):
     """At most 65,536 samples of one split, in compressed columns.
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of the stored values: int8, int16, int32, float32 or float64.
-    split : str
-        Name of the split all rows belong to.
-    nbytes : int
-        Bytes of its files or arrays.
+    The stored values have the dtype int8, int16, int32, float32 or float64; `nbytes` counts files or
+    arrays.
     """
 
     n_rows: int
@@ -35,11 +29,7 @@ class Shard(Protocol):
         ...
 
     def read(
-        self,
-        start: int,
-        stop: int,
-        indices_out: NDArray[np.uint16] | None,
-        data_out: NDArray[Any] | None,
+        self, start: int, stop: int, indices_out: NDArray[np.uint16] | None, data_out: NDArray[Any] | None
     ) -> None:
         """Decode the entries ``start`` to ``stop`` into the given buffers; a buffer of None is skipped.
 

@@ -65,17 +65,8 @@ def write_shard(
     table : pyarrow.Table
         One row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
         to pass through; ``norm`` and ``entries`` are added.
-    split : str, optional
-        Split all rows belong to.
     pool : Executor, optional
         Compresses several chunks at once.
-    packing : Packing, optional
-        Of the table.
-
-    Returns
-    -------
-    ShardEntry
-        For the manifest.
 
     Raises
     ------
@@ -136,11 +127,7 @@ def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -
 
 def write_matrix_group(folder: Path, n_rows: int, n_features: int) -> FileEntry:
     """Write the group of a sparse shard's three arrays, in a folder that is synced and renamed later."""
-    attributes = {
-        "encoding-type": "csc_matrix",
-        "encoding-version": "0.1.0",
-        "shape": [n_rows, n_features],
-    }
+    attributes = {"encoding-type": "csc_matrix", "encoding-version": "0.1.0", "shape": [n_rows, n_features]}
     return write_group(folder / MATRIX, folder, attributes, disk.write_file)
 
 
@@ -193,17 +180,7 @@ def _options(schema: pa.Schema, packing: Packing) -> Mapping[str, Any]:
 
 
 def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
-    """Replace the table of a shard, for example with final label codes, and return its new entry.
-
-    Parameters
-    ----------
-    folder : Path
-        The shard's folder.
-    entry : ShardEntry
-        Entry from `write_shard`.
-    table : pyarrow.Table
-        The shard's whole table with changed columns, such as from ``StoredShard.table``.
-    """
+    """Replace the table of a shard, for example by one with final label codes, and return its new entry."""
     aside = folder.with_name(folder.name + PARTIAL)
     disk.clear(aside)
     disk.make_folder(aside)
