@@ -97,7 +97,7 @@ class LabelledFiles:
         """
         if column.name is not None and rows.sources[0].format in DELIMITED:
             rows = rows.with_types({column.name: pa.string()})
-        plan = rows.plan(model, PredictOptions(keep=column.names, scores=True), resources, None)
+        plan = rows.parts_within(model, PredictOptions(keep=column.names, scores=True), resources, None)
         workers = plan.engine.n_threads, plan.scratch_bytes
         return cls(rows, column, plan.parts, plan.reading, *workers)
 

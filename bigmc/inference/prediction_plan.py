@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from bigmc.engine import Engine, Resources
-from bigmc.inference.part_predictor import PartPredictor, Predicted
+from bigmc.engine import Engine
 from bigmc.ingestion.parts.scan import EVERYTHING, ReadRequest
-from bigmc.model import Model, ModelOutline
+from bigmc.model import ModelOutline
 from bigmc.options.inference import PredictOptions
 
 TASK = "prediction"
@@ -44,44 +43,6 @@ class PredictionPlan:
     kept: pa.Schema
     reading: ReadRequest = EVERYTHING
     part_bytes: int = 0
-
-
-class PredictionInput(Protocol):
-    """Rows to predict: of a dataset, or of raw files and arrays."""
-
-    @property
-    def identity(self) -> Any | None:
-        """Identity of the rows, as JSON data; None if they are only in memory."""
-        ...
-
-    def plan(
-        self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
-    ) -> PredictionPlan:
-        """Return how to predict every row; `part_bytes`, of an interrupted run, is kept if memory allows.
-
-        `DataError` if the rows lack a column that the model needs, or one to copy; `MemoryLimitError`
-        if the memory limit does not allow one worker.
-        """
-        ...
-
-    def check(self, model: Model) -> None:
-        """Check the features of the model that its outline does not show."""
-        ...
-
-    def predict(self, part: Any, predictor: PartPredictor) -> Predicted:
-        """Return the predictions of a part and the rows set aside, on any worker."""
-        ...
-
-
-def predictions(
-    source: PredictionInput, plan: PredictionPlan, predictor: PartPredictor, first: int
-) -> Iterator[Predicted]:
-    """Yield the predictions of the parts from number `first` on, in their order."""
-    return (predicted for _, predicted in plan.engine.map(_predict, plan.parts[first:], source, predictor))
-
-
-def _predict(part: Any, source: PredictionInput, predictor: PartPredictor) -> Predicted:
-    return source.predict(part, predictor)
 
 
 def row_cost(model: ModelOutline, options: PredictOptions) -> int:

@@ -34,7 +34,7 @@ from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
 from bigmc.ingestion.sources.source import Source
-from bigmc.model import Model, ModelOutline
+from bigmc.model import ModelOutline, ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.options.raw import FileOptions
 
@@ -70,6 +70,13 @@ class RawInput:
         return [source.identity() for source in self.sources]
 
     def plan(
+        self, model: ModelSource, options: PredictOptions, resources: Resources, part_bytes: int | None
+    ) -> tuple[PredictionPlan, PartPredictor]:
+        """Return the plan and its predictor; the plan has already checked the columns."""
+        plan = self.parts_within(model.outline, options, resources, part_bytes)
+        return plan, PartPredictor.of(model, options, plan)
+
+    def parts_within(
         self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
     ) -> PredictionPlan:
         """Return the plan, with parts small enough that results fit besides the model."""
@@ -99,9 +106,6 @@ class RawInput:
         )
         n_rows = sum(part.n_rows for part in parts)
         return PredictionPlan(engine, scratch, parts, n_rows, kept, reading, part_bytes)
-
-    def check(self, model: Model) -> None:
-        """Do nothing: the plan has already checked the columns."""
 
     def predict(self, part: Part, predictor: PartPredictor) -> Predicted:
         """Return the predictions of a part, and the rows set aside."""

@@ -84,15 +84,12 @@ class Sums(Protocol):
 
     def add(self, other: Any) -> None:
         """Add what a shard gave."""
-        ...
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sums so far."""
-        ...
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore the result of `arrays`."""
-        ...
 
 
 class FieldSums:

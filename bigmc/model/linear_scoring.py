@@ -42,25 +42,21 @@ class Scorer(Protocol):
 
         `DataError` if the samples have another number of features.
         """
-        ...
 
     def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
         """Return the scores of a stored shard, shape (n_rows, n_classes).
 
         At most `scratch_bytes` are used, excluding the result.
         """
-        ...
 
     def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
         """Return the first class with the largest score of every row, using at most `scratch_bytes`."""
-        ...
 
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo).
 
         At most `scratch_bytes` are used, excluding the result.
         """
-        ...
 
 
 def lookup_bytes(n_features: int) -> int:

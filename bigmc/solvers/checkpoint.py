@@ -15,11 +15,9 @@ class Checkpoint(Protocol):
 
     def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Replace what is kept."""
-        ...
 
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
         """Return what is kept, if anything."""
-        ...
 
 
 def with_own_lists(meta: Mapping[str, Any]) -> Mapping[str, Any]:

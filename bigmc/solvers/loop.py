@@ -101,38 +101,30 @@ class Method(Protocol):
     @property
     def history(self) -> list[Figures]:
         """Figures of every certificate so far; part of the state."""
-        ...
 
     def start(self) -> None:
         """Begin: set the state of a new run."""
-        ...
 
     def resume(self, saved: Packed) -> None:
         """Set the state that `pack` returned."""
-        ...
 
     def certify(self) -> tuple[Certificate, Figures | None]:
         """Bound the optimum from the state; `improve` may use what was computed.
 
         No figures: there is nothing to record yet.
         """
-        ...
 
     def message(self, figures: Figures) -> Progress:
         """Return what to tell about a certificate."""
-        ...
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Return why the run ends with the certified state, or None if it does not."""
-        ...
 
     def improve(self) -> None:
         """Replace the certified state by a better one."""
-        ...
 
     def pack(self) -> Packed:
         """Return what a checkpoint must hold, so that a resumed run gives the same bits."""
-        ...
 
 
 class Outcome(NamedTuple):

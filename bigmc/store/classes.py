@@ -57,7 +57,6 @@ class ClassLabels(Protocol):
 
     def tolist(self) -> list[Any]:
         """Return all labels."""
-        ...
 
 
 class StoredLabels:

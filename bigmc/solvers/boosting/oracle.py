@@ -67,16 +67,12 @@ class Oracle(Protocol):
     @property
     def bytes_read(self) -> int:
         """Decoded bytes read from the shards so far."""
-        ...
 
     def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
         """Return the `n_best` best learners of each class that use only some of the columns; None for all."""
-        ...
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
         """Return the answers of learners from earlier passes."""
-        ...
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:
         """Return the edges of the bins of a feature that a learner uses."""
-        ...

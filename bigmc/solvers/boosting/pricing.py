@@ -180,19 +180,15 @@ class Scan(Protocol):
     @property
     def bytes_read(self) -> int:
         """Decoded bytes read from the shards so far."""
-        ...
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:
         """Return the edges of the bins of a feature that was read."""
-        ...
 
     def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
         """Merge the best cuts of all columns into `best`; return their answers as far as they are known."""
-        ...
 
     def answers(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
         """Return the answers of cuts: one pass over their columns."""
-        ...
 
 
 class LocalScan:

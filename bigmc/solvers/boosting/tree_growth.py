@@ -35,28 +35,22 @@ class Grower(Protocol):
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
         """Set the weights, shape (n_classes, n_samples), and the columns to cut: None for all."""
-        ...
 
     def roots(self, n_best: int) -> Roots:
         """Return the `n_best` best roots of every class."""
-        ...
 
     def grow(self, roots: Roots) -> Grown:
         """Return the trees of roots."""
-        ...
 
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
         """Return the answers of trees from earlier passes."""
-        ...
 
     @property
     def bytes_read(self) -> int:
         """Decoded bytes read from the shards so far."""
-        ...
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:
         """Return the edges of the bins of a feature that a tree uses."""
-        ...
 
 
 class TreeGrower:

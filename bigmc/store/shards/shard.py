@@ -26,7 +26,6 @@ class Shard(Protocol):
 
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return the ``hi - lo + 1`` offsets of columns ``lo`` to ``hi``, counted from the first entry."""
-        ...
 
     def read(
         self, start: int, stop: int, indices_out: NDArray[np.uint16] | None, data_out: NDArray[Any] | None
@@ -36,7 +35,6 @@ class Shard(Protocol):
         `indices_out` gets the row of each entry, `data_out` its value, converted to the dtype of the
         buffer. Thread-safe.
         """
-        ...
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return ``label`` (int32), ``row_id`` (int64), ``norm`` (float32), ``entries`` (int32) and more.
@@ -44,4 +42,3 @@ class Shard(Protocol):
         If labels are sets, ``label`` is a list of int32, see `bigmc.store.shards.label_sets`.
         ``norm`` is the Euclidean norm of the row's raw values, ``entries`` the number it stores.
         """
-        ...
