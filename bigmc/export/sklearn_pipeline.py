@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.ingestion.columns.features import FeatureSpec
@@ -38,7 +37,7 @@ def to_sklearn(model: Model) -> Pipeline:
 
     linear = linear_model(model)
     steps = [*_vectorizer(linear), *_weighting(linear)]
-    weights, intercept = scipy.sparse.csr_array(_full(linear)), linear.intercept
+    weights, intercept = linear.weights().astype(np.float64), linear.intercept
     if linear.n_classes == 2:
         weights, intercept = weights[[1]] - weights[[0]], intercept[[1]] - intercept[[0]]
     classifier = LogisticRegression()
@@ -62,14 +61,6 @@ def linear_model(model: Model) -> LinearModel:
     if model.feature_spec.get("one_hot") or filling["flagged"] or filling["deviations"]:
         raise ModelError("the model has one-hot columns, or marks or scales missing numbers", _CURE)
     return model
-
-
-def _full(model: LinearModel) -> scipy.sparse.csr_array:
-    """Return the weights of all features, shape (n_classes, n_features)."""
-    rows, classes = np.nonzero(model.coef)
-    places = classes, model.features[rows]
-    values: NDArray[Any] = model.coef[rows, classes].astype(np.float64)
-    return scipy.sparse.csr_array((values, places), (model.n_classes, model.n_features))
 
 
 def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:

@@ -79,12 +79,7 @@ class PartPredictor:
         """Predict in chunks of rows, so that the scores of many classes fit."""
         step = max(1, self.scratch_bytes // 8 // (8 * self.model.n_classes))
         for lo in range(0, len(ids), step):
-            indptr = rows.indptr[lo : lo + step + 1]
-            entries = slice(int(indptr[0]), int(indptr[-1]))
-            some = rows._replace(
-                indptr=indptr - indptr[0], indices=rows.indices[entries], data=rows.data[entries]
-            )
-            scores = self.model.scores(some)
+            scores = self.model.scores(rows.between(lo, min(lo + step, len(ids))))
             predicted = self.predicted(scores)
             yield ids[lo : lo + step], predicted, scores if self.options.per_class else self.no_scores
 

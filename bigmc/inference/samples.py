@@ -177,9 +177,7 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
         return samples._replace(n_features=n_features)
     if samples.shape[1] != n_features:
         raise DataError(f"the samples have {samples.shape[1]} features, the model {n_features}")
-    stored = samples != 0
-    indptr = np.concatenate([[0], np.cumsum(stored.sum(axis=1, dtype=np.int64))])
-    return Rows(indptr, np.nonzero(stored)[1].astype(np.int32), samples[stored], n_features)
+    return Rows.of_dense(samples)
 
 
 def _is_frame(data: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -24,6 +25,21 @@ from bigmc.store.dataset import Dataset
 
 #: Bytes of a block that is read to name a column with missing values.
 _BLOCK_BYTES = 1 << 22
+
+
+class Valid(NamedTuple):
+    """The valid values of a numeric option, and how a message says it."""
+
+    type: Any
+    test: Callable[[float], bool]
+    said: str
+
+
+POSITIVE = Valid(Real, lambda x: 0 < x < math.inf, "finite number above 0")
+NOT_NEGATIVE = Valid(Real, lambda x: 0 <= x < math.inf, "finite number that is not negative")
+SHARE = Valid(Real, lambda x: 0 < x <= 1, "number above 0, at most 1")
+BELOW_ONE = Valid(Real, lambda x: 0 <= x < 1, "number from 0 to below 1")
+COUNT = Valid(Integral, lambda x: x >= 1, "whole number of at least 1")
 
 
 class Trained(NamedTuple):
@@ -77,7 +93,7 @@ class Learner(ABC):
     def check(self) -> None:
         """Raise `BigmcError` for an invalid option, with its name and the valid values."""
         if self.options.tol is not None:
-            self._check_positive("tol")
+            self._check(POSITIVE, "tol")
         class_weight = getattr(self.options, "class_weight", None)
         if isinstance(class_weight, str) and class_weight != "balanced":
             raise DataError(f"class_weight {class_weight!r} is unknown", 'use "balanced" or a dict')
@@ -202,40 +218,12 @@ class Learner(ABC):
             )
         start.check_features(dataset)
 
-    def _check_positive(self, *names: str) -> None:
-        """Refuse options of these names that are no finite numbers above 0."""
+    def _check(self, valid: Valid, *names: str) -> None:
+        """Raise an error for options of these names with other values."""
         for name in names:
             value = getattr(self.options, name)
-            if not isinstance(value, Real) or not 0 < float(value) < math.inf:
-                raise BigmcError(f"{name} is {value!r}", "give a finite number above 0")
-
-    def _check_not_negative(self, *names: str) -> None:
-        """Refuse options of these names that are no finite numbers from 0 on."""
-        for name in names:
-            value = getattr(self.options, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-                raise BigmcError(f"{name} is {value!r}", "give a finite number that is not negative")
-
-    def _check_share(self, *names: str) -> None:
-        """Refuse options of these names that are no numbers above 0 and up to 1."""
-        for name in names:
-            value = getattr(self.options, name)
-            if not isinstance(value, Real) or not 0 < float(value) <= 1:
-                raise BigmcError(f"{name} is {value!r}", "give a number above 0, at most 1")
-
-    def _check_below_one(self, *names: str) -> None:
-        """Refuse options of these names that are no numbers from 0 to below 1."""
-        for name in names:
-            value = getattr(self.options, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < 1:
-                raise BigmcError(f"{name} is {value!r}", "give a number from 0 to below 1")
-
-    def _check_count(self, *names: str) -> None:
-        """Refuse options of these names that are no whole numbers of at least 1."""
-        for name in names:
-            value = getattr(self.options, name)
-            if not isinstance(value, Integral) or int(value) < 1:
-                raise BigmcError(f"{name} is {value!r}", "give a whole number of at least 1")
+            if not isinstance(value, valid.type) or not valid.test(float(value)):
+                raise BigmcError(f"{name} is {value!r}", f"give a {valid.said}")
 
 
 def _missing_values(dataset: Dataset) -> DataError:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.learners.base import Learner, Trained
+from bigmc.learners.base import COUNT, NOT_NEGATIVE, Learner, Trained
 from bigmc.learners.run import Run
 from bigmc.learners.thresholds import best_threshold
 from bigmc.model import LinearModel, Model
@@ -50,20 +50,20 @@ class SparseLearner(Learner):
         """Raise an error for an invalid option; see `Learner.check`."""
         options = self.options
         if options.ridge is not None:
-            self._check_not_negative("ridge")
+            self._check(NOT_NEGATIVE, "ridge")
         if isinstance(options.alpha, str) and options.alpha != "auto":
             raise BigmcError(f"alpha is {options.alpha!r}", 'give a number or "auto"')
         if not isinstance(options.alpha, str):
-            self._check_not_negative("alpha")
+            self._check(NOT_NEGATIVE, "alpha")
         used = self.settings(1.0)
         if not used.alpha + used.ridge > 0:
             raise BigmcError(f"alpha is {options.alpha!r}", "give a finite number above 0, or 0 with a ridge")
-        self._check_count("max_passes")
+        self._check(COUNT, "max_passes")
         if options.step not in ("line_search", "constant"):
             raise BigmcError(f"step is {options.step!r}", 'use "line_search" or "constant"')
         super().check()
         if options.l1_ratio is not None:
-            self._check_not_negative("l1_ratio")
+            self._check(NOT_NEGATIVE, "l1_ratio")
         objective(used.loss, options.penalty, options.l1_ratio, used.ridge)
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
@@ -149,6 +150,12 @@ class LinearModel(Model):
     def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Return the features with weight and their weights for class number `c`."""
         return self.features, self.coef[:, c]
+
+    def weights(self) -> scipy.sparse.csr_array:
+        """Return the weights of all features, shape (n_classes, n_features)."""
+        rows, classes = np.nonzero(self.coef)
+        entries = self.coef[rows, classes], (classes, self.features[rows])
+        return scipy.sparse.csr_array(entries, (self.n_classes, self.n_features))
 
     @property
     def has_probabilities(self) -> bool:

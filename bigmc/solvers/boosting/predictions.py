@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ class Responses(ABC):
     They take at most `max_bytes`; the system allocates memory only for what is written. `n_padded` is the
     number of samples rounded up to whole words: the length of t.
     """
+
+    _write_scores: ClassVar[Callable[..., None]]
+    _update: ClassVar[Callable[..., float]]
 
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         self.labels = labels
@@ -88,22 +91,27 @@ class Responses(ABC):
                 self._free.append(slot)
         self._free.sort(reverse=True)
 
-    @abstractmethod
-    def _store(self, slot: int, answer: NDArray[Any]) -> None: ...
-
-    @abstractmethod
-    def everywhere(self) -> NDArray[Any]:
-        """Return the answer of the learner that is 1 on every sample."""
-
-    @abstractmethod
     def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``r (V+ - V-)`` of learners of class `c`."""
+        out = np.empty(len(own.slots))
+        self._write_scores(self._learners(c, own), r, t, out)
+        return out
 
-    @abstractmethod
     def sweep(
         self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
     ) -> float:
         """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
+        return float(self._update(self._learners(c, own), visits, t, weights))
+
+    @abstractmethod
+    def _store(self, slot: int, answer: NDArray[Any]) -> None: ...
+
+    @abstractmethod
+    def _learners(self, c: int, own: Signed) -> BitLearners | RowLearners: ...
+
+    @abstractmethod
+    def everywhere(self) -> NDArray[Any]:
+        """Return the answer of the learner that is 1 on every sample."""
 
     @abstractmethod
     def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
@@ -112,6 +120,8 @@ class Responses(ABC):
 
 class BitResponses(Responses):
     """One bit per sample: set for +1, clear for -1."""
+
+    _write_scores, _update = staticmethod(bit_scores), staticmethod(bit_sweep)
 
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(labels, n_classes)
@@ -137,18 +147,6 @@ class BitResponses(Responses):
         """Return the answer of the learner that is 1 on every sample."""
         return np.full(self.n_words, ~np.uint64(0))
 
-    def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
-        """Return ``r (V+ - V-)`` of learners of class `c`."""
-        out = np.empty(len(own.slots))
-        bit_scores(self._learners(c, own), r, t, out)
-        return out
-
-    def sweep(
-        self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
-    ) -> float:
-        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
-        return float(bit_sweep(self._learners(c, own), visits, t, weights))
-
     def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
         """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
         words = self._words[:, first // WORD : first // WORD + scores.shape[1] // WORD]
@@ -160,6 +158,8 @@ class BitResponses(Responses):
 
 class RowResponses(Responses):
     """The samples on which a learner is 1, in order; elsewhere it is 0."""
+
+    _write_scores, _update = staticmethod(row_scores), staticmethod(row_sweep)
 
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(labels, n_classes)
@@ -195,18 +195,6 @@ class RowResponses(Responses):
     def everywhere(self) -> NDArray[Any]:
         """Return the answer of the learner that is 1 on every sample."""
         return np.arange(self.n_samples, dtype=np.int32)
-
-    def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
-        """Return ``r (V+ - V-)`` of learners of class `c`."""
-        out = np.empty(len(own.slots))
-        row_scores(self._learners(c, own), r, t, out)
-        return out
-
-    def sweep(
-        self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
-    ) -> float:
-        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
-        return float(row_sweep(self._learners(c, own), visits, t, weights))
 
     def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
         """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""

@@ -20,6 +20,13 @@ class Rows(NamedTuple):
     data: NDArray[Any]
     n_features: int
 
+    @classmethod
+    def of_dense(cls, values: NDArray[Any]) -> Rows:
+        """Return the non-zero entries of a dense array."""
+        stored = values != 0
+        indptr = np.concatenate([[0], np.cumsum(stored.sum(axis=1, dtype=np.int64))])
+        return cls(indptr, np.nonzero(stored)[1].astype(np.int32), values[stored], values.shape[1])
+
     @property
     def n_rows(self) -> int:
         """Number of samples."""

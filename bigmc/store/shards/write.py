@@ -104,7 +104,7 @@ def _sparse_pieces(rows: Rows | Sequence[Rows] | NDArray[Any]) -> Sequence[Rows]
         return [rows]
     if not isinstance(rows, np.ndarray):
         return rows
-    return [_sparse_rows(rows)] if np.count_nonzero(rows) * 2 < rows.size else None
+    return [Rows.of_dense(rows)] if np.count_nonzero(rows) * 2 < rows.size else None
 
 
 def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -> _Written:
@@ -141,13 +141,6 @@ def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
         squares += np.sum(columns.astype(np.float64) ** 2, axis=0)
     entries = np.full(len(values), values.shape[1], np.int32)
     return values.size, dtype, np.sqrt(squares).astype(np.float32), entries, writer.close()
-
-
-def _sparse_rows(values: NDArray[Any]) -> Rows:
-    """Return the non-zero entries of a dense array."""
-    where = values != 0
-    indptr = np.concatenate([[0], np.cumsum(where.sum(axis=1, dtype=np.int64))])
-    return Rows(indptr, np.nonzero(where)[1].astype(np.int32), values[where], values.shape[1])
 
 
 def write_tables(
