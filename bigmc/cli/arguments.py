@@ -116,14 +116,8 @@ def given(options: type[Any]) -> Any:
 class _Declared:
     """An option of a command.
 
-    Attributes
-    ----------
-    hint : type
-        Type of the parsed value.
-    default : object
-        Default of the field; `MISSING` if it is required.
-    group : str or None
-        Field made by `given` that receives it.
+    `hint` is the type of the parsed value, `default` that of the field, `MISSING` if it is required, and
+    `group` the field made by `given` that receives it.
     """
 
     name: str

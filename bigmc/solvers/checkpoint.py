@@ -49,14 +49,8 @@ def save_run(
 ) -> None:
     """Save a state together with the description of the run it belongs to.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    run : dict
-        All that decides the result or the way to it: parameters and the shape of the data.
-    meta : dict
-        What JSON can hold, without the keys ``run`` and ``version``.
-    arrays : dict of str to array
+    `run` has everything that determines the result or the way to it: parameters and the shape of the
+    data. `meta` is JSON data, without the keys ``run`` and ``version``.
     """
     checkpoint.save({"version": VERSION, "run": dict(run), **meta}, arrays)
 
@@ -66,11 +60,8 @@ def load_run(
 ) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
     """Return ``(meta, arrays)`` as saved by `save_run` for this run, or None if nothing was.
 
-    Raises
-    ------
-    ModelError
-        If it belongs to a run with other data or parameters, naming each difference, or was written by
-        another version of a solver.
+    `ModelError` if it belongs to a run with other data or parameters, naming each difference, or was
+    written by another version of a solver.
     """
     saved = checkpoint.load()
     if saved is None:
