@@ -102,7 +102,8 @@ def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> Data
     if is_dataset(source):
         dataset = Dataset.open(source)
         refuse_inputs(to, [source, dataset])
-        return DatasetInput(dataset if asked.split is None else dataset[asked.split])
+        identity = dataset.identity if dataset.path else None
+        return DatasetInput(dataset if asked.split is None else dataset[asked.split], identity)
     if asked.split is not None:
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
     rows = RawInput(source, asked)

@@ -148,13 +148,9 @@ class DaskEngine:
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
-        Several short parts are sent in one task. The number of tasks submitted ahead is limited, so that
-        waiting results cannot pile up.
-
-        Raises
-        ------
-        BigmcError
-            If a part kills one worker after the other, or the scheduler or all workers are gone.
+        Several short parts are sent in one task. The number of tasks submitted ahead is limited, so
+        that waiting results cannot pile up. `BigmcError` if a part kills one worker after the other,
+        or the scheduler or all workers are gone.
         """
         # Plain pickle refuses functions that close over arrays of this process.
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)

@@ -31,7 +31,7 @@ class ByLabel(TypedDict):
 
 
 class Evaluation(ByLabel):
-    """Figures of a model on labelled data; `bigmc.inference.evaluate.evaluate` describes them."""
+    """Figures of a model on labelled data; `bigmc.evaluate` describes them."""
 
     accuracy: float
     n_samples: int

@@ -65,12 +65,9 @@ def parse_ngrams(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions(RawOptions):
-    """How sources become a dataset; :func:`bigmc.api.ingest` describes the options.
+    """How sources become a dataset; `bigmc.ingest` describes the options.
 
-    Raises
-    ------
-    DataError
-        If an option has a value that is invalid for all data.
+    `DataError` if an option has a value that is invalid for all data.
     """
 
     text: Sequence[str] = option((), "Text column; may be repeated.", metavar="COLUMN")
@@ -152,13 +149,7 @@ class IngestOptions(RawOptions):
 
 
 def given_options(given: Mapping[str, Any]) -> IngestKeywords:
-    """Return the given options that are not None, with columns as tuples.
-
-    Raises
-    ------
-    DataError
-        If there is no such option.
-    """
+    """Return the given options that are not None, with columns as tuples; `DataError` if one is unknown."""
     known = {item.name for item in fields(IngestOptions)}
     for name in given:
         if name not in known:

@@ -18,18 +18,7 @@ from bigmc.solvers.boosting.tree_growth import Grower
 
 
 class TreeOracle:
-    """Greedy trees from the best roots of each class; no bound follows from them.
-
-    Parameters
-    ----------
-    grower : Grower
-    responses : Responses
-    n_classes : int
-    depth : int
-        Levels, at least 2.
-    engine : Engine
-        Threads of this process.
-    """
+    """Greedy trees of `depth` levels, at least 2, from the best roots of each class; they give no bound."""
 
     exact = False
 
@@ -46,7 +35,7 @@ class TreeOracle:
         return self._grower.bytes_read
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a tree asks."""
+        """Return the edges of the bins of a feature that a tree uses."""
         return self._grower.edges_of(feature)
 
     def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
@@ -69,7 +58,7 @@ class TreeOracle:
         scores: NDArray[np.float64],
         constant: NDArray[np.float64],
     ) -> Candidates:
-        """Put together different trees, with the constant learner for every class."""
+        """Return the distinct trees, with the constant learner for every class."""
         n_classes = self._n_classes
         keys = grown.learners.keys()
         first: dict[bytes, int] = {}
