@@ -20,6 +20,9 @@ from bigmc.ingestion.readers.record_limit import SHORT_RECORD, UNTOLD_BYTES, Rec
 BATCH_COST = 32
 """Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
 
+SMALLEST_BATCH, LARGEST_BATCH = 1 << 16, 1 << 20
+"""Source bytes of a batch: texts of 4 MB took no less processor time than of 1 MB, and 30 to 80 MB more."""
+
 DENSE_BATCH_COST = 8
 """The same if every column is a number: columns, float64 values, and these as rows."""
 
@@ -185,7 +188,7 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
     n_workers = min(n_workers, (limit - FIXED_COST) // (SMALLEST_WORKER + load.n_bytes))
     mine = (limit - FIXED_COST) // n_workers - load.n_bytes
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
-    batch_bytes = int(np.clip(mine // (4 * cost), 1 << 16, 4 << 20))
+    batch_bytes = int(np.clip(mine // (4 * cost), SMALLEST_BATCH, LARGEST_BATCH))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
     # Bytes above the minimum, which is always reserved.
     reader_bytes = max(0, mine // READER_SHARE - READER_BYTES) if load.parquet else 0

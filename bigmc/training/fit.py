@@ -276,6 +276,7 @@ class Fit:
             if name == "measured":
                 self._measured_duals, self._searched = trained.duals, None
             trained.model.save(file, deflation=QUICK_DEFLATION)
+            del trained  # before the copy of the model from the file
         return load_model(file)
 
     def _train_sized(self, winner: Winner, samples: Dataset, start: Duals | None) -> Trained:
