@@ -71,7 +71,8 @@ def predict(
     Returns
     -------
     dict
-        ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
+        ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``; where there are any,
+        ``n_odd_values``, which are no numbers or dates and count as missing as in training.
     """
     from bigmc.inference.predict import PredictionCounts, PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
@@ -113,13 +114,14 @@ def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> Data
 
 def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> PredictResult:
     """Return the result of a prediction; `started` is a time of the monotonic clock."""
-    return {
+    result: PredictResult = {
         "predictions": str(to),
         "n_samples": counts.n_samples,
         "n_quarantined": counts.n_quarantined,
         "seconds": time.monotonic() - started,
         "peak_memory_bytes": budget.peak_memory(),
     }
+    return {**result, "n_odd_values": counts.n_odd_values} if counts.n_odd_values else result
 
 
 def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection:

@@ -17,6 +17,9 @@ from bigmc.model import Model, ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.store.shards.csr import Rows
 
+N_ODD = "n_odd_values"
+"""Metadata of a table of predictions: how many values were no numbers or dates and counted as missing."""
+
 Predicted = tuple[pa.Table, list[Reject]]
 Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes or sets, scores if wanted
 
@@ -48,18 +51,21 @@ class PartPredictor:
         # Batches of arrays may have only a dozen rows, and every table costs some KB.
         done: list[Scored] = [(np.empty(0, np.int64), self.predicted(self.no_scores), self.no_scores)]
         rejects: list[Reject] = []
+        n_odd = 0
         kept = [self.kept.empty_table()]
         spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
         for batch in batches:
             good, rejected, rows = usable_rows(batch, part, spec, self.model.n_features, on_bad_row)
             rejects += [*batch.rejects, *rejected]
             if good.n_rows:
+                n_odd += 0 if good.table is None else spec.count_odd(good.table)
                 if self.kept.names:
                     kept.append(pa.Table.from_batches([good.table]).select(self.kept.names).cast(self.kept))
                 done += self._predict_rows(good.row, rows)
         ids, predicted, scores = zip(*done, strict=True)
         values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
-        return self.table(*values, pa.concat_tables(kept)), rejects
+        table = self.table(*values, pa.concat_tables(kept))
+        return table.replace_schema_metadata({N_ODD: str(n_odd)} if n_odd else None), rejects
 
     def of_rows(self, first: int, rows: Rows, kept: pa.Table) -> pa.Table:
         """Return the predictions of rows, with ids from `first` on; `kept` has the columns to copy."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from bigmc.engine import Resources
 from bigmc.errors import DataError
 from bigmc.inference.journal import PARTS, POSITION, Journal, Tables
-from bigmc.inference.part_predictor import PartPredictor, Predicted
+from bigmc.inference.part_predictor import N_ODD, PartPredictor, Predicted
 from bigmc.inference.prediction_plan import PredictionPlan
 from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
@@ -41,10 +41,11 @@ JOB, RESULT, REJECTS = "job.json", "result", "rejects.parquet"
 
 @dataclass(frozen=True)
 class PredictionCounts:
-    """Numbers of predicted and of rejected rows."""
+    """Numbers of predicted and of rejected rows, and of odd values that counted as missing."""
 
     n_samples: int
     n_quarantined: int
+    n_odd_values: int = 0
 
 
 class PredictionInput(Protocol):
@@ -162,7 +163,7 @@ class PredictionJob:
     def _write_tables(
         self, schema: pa.Schema, n_rows: int, tables: Iterator[Tables], file: IO[bytes], rejects: Path
     ) -> PredictionCounts:
-        n_samples = n_rejects = 0
+        n_samples = n_rejects = n_odd = 0
         with ExitStack() as files:
             writer = files.enter_context(open_writer(self.output, file, schema))
             aside: Any = None
@@ -174,10 +175,11 @@ class PredictionJob:
                         aside = files.enter_context(pq.ParquetWriter(target, REJECT_SCHEMA))
                     aside.write_table(bad)
                 n_samples += predicted.num_rows
+                n_odd += int((predicted.schema.metadata or {}).get(N_ODD.encode(), 0))
                 n_rejects += bad.num_rows
                 done = n_samples + n_rejects
                 self.resources.progress(Progress("predict", done, n_rows, "rows"))
-        return PredictionCounts(n_samples, n_rejects)
+        return PredictionCounts(n_samples, n_rejects, n_odd)
 
     def _stream(self, source: PredictionInput) -> PredictionCounts:
         plan, predictor = source.plan(self.model, self.options, self.resources, None)

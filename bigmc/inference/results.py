@@ -83,6 +83,7 @@ class PredictResult(TypedDict):
     predictions: str
     n_samples: int
     n_quarantined: int
+    n_odd_values: NotRequired[int]
     seconds: float
     peak_memory_bytes: int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,6 +79,9 @@ class SampleReader:
                 raise DataError(
                     f"sample {position}: {bad[position]}", "remove the sample, or give it a value"
                 )
+            n_odd = self.spec.count_odd(table)
+            if n_odd:
+                warnings.warn(f"{n_odd:,} values are no numbers or dates and count as missing", stacklevel=2)
             yield table
 
     def _tables(self, data: Any) -> Iterator[pa.RecordBatch]:
