@@ -39,16 +39,10 @@ def evaluate(
     Labels are matched by value, so the samples may have fewer, more or other classes than the model. Rows
     with unknown labels count as errors. `saved` keeps the sums over parts, to resume after a kill.
     `counted` has samples with the same classes, whose label sets are counted for propensities.
-
-    Raises
-    ------
-    ModelError
-        If the features of the dataset differ from those of the model, or it knows no label.
-    DataError
-        If the dataset has no samples or no labels, or the model predicts single labels and the dataset has
-        sets or vice versa, or a confusion matrix of sets is requested.
-    MemoryLimitError
-        If the memory limit does not allow one worker.
+    `ModelError` if the features of the dataset differ from those of the model, or it knows no label;
+    `DataError` if there are no samples or labels, one of model and dataset has sets and the other single
+    labels, or a confusion matrix of sets is requested; `MemoryLimitError` if the memory limit does not
+    allow one worker.
     """
     n_samples = int(samples.ends[-1]) if len(samples.ends) else 0
     _check(model, samples, n_samples, options)

@@ -83,16 +83,9 @@ class PredictionJob:
     def run(self, source: PredictionInput, if_exists: IfExists = IfExists.REFUSE) -> PredictionCounts:
         """Predict all rows that are not predicted yet.
 
-        Raises
-        ------
-        DataError
-            If the source is invalid, or another file is in place of the result.
-        ModelError
-            If the source has other features than the model.
-        BusyError
-            If another process writes the same result.
-        MemoryLimitError
-            If the memory limit does not allow one worker.
+        `DataError` if the source is invalid, or another file is in place of the result; `ModelError`
+        if the source has other features than the model; `BusyError` if another process writes the
+        same result; `MemoryLimitError` if the memory limit does not allow one worker.
         """
         quarantine = self.options.on_bad_row == "quarantine"
         if self.output.kind is OutputKind.STREAM:

@@ -129,31 +129,14 @@ class Learner(ABC):
         scratch: Path | None = None,
         start: Model | None = None,
     ) -> Trained:
-        """Train on a dataset.
+        """Train on a dataset of labelled samples.
 
-        Parameters
-        ----------
-        dataset : Dataset
-            Labelled samples.
-        resources : Resources
-            Workers, memory that training may add to the process, and the progress callback.
-        sample_weight : array-like of shape (n_samples,), optional
-            Numbers of at least 0, equivalent to repeating or omitting samples.
-        checkpoint : Checkpoint, optional
-            Where the state is saved during training, and read at the start.
-        scratch : Path, optional
-            Folder for data that does not fit into memory; by default the system's for temporary files.
-        start : Model, optional
-            A model with the same kind and features to start from.
-
-        Raises
-        ------
-        BigmcError
-            If an option is invalid.
-        DataError
-            If there are fewer than 2 classes, or the data cannot be used.
-        MemoryLimitError
-            If the memory limit is too small.
+        `sample_weight` has numbers of at least 0, equivalent to repeating or omitting samples. The
+        state is saved in `checkpoint` during training, and read at the start. `scratch` is a folder
+        for data that does not fit into memory; by default the system's for temporary files. `start`
+        is a model with the same kind and features to start from. `BigmcError` if an option is
+        invalid, `DataError` if there are fewer than 2 classes, or the data cannot be used, and
+        `MemoryLimitError` if the memory limit is too small.
         """
         self.check()
         if start is not None:

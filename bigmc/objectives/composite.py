@@ -224,23 +224,12 @@ def _one_label(samples: Samples) -> Samples:
 def objective(
     loss: str, penalty: str, l1_ratio: float | None = None, ridge: float = 0.0, *, sets: bool | None = None
 ) -> Objective:
-    """Return the objective with the named loss and penalty; any pair is possible.
+    """Return the objective with the named loss of `LOSSES` and penalty of `PENALTIES`; any pair is possible.
 
-    Parameters
-    ----------
-    loss, penalty : str
-        Names in `LOSSES` and `PENALTIES`.
-    l1_ratio : float, optional
-        Share of the l1 norm, for the penalty ``"sparse_group"`` only; by default 0.5.
-    ridge : float
-        Weight of the squared norm, at least 0.
-    sets : bool, optional
-        Whether the labels are sets, if known: then the loss must take them.
-
-    Raises
-    ------
-    BigmcError
-        If a name is unknown, with a list of the known ones, or a number is invalid.
+    `l1_ratio` is the share of the l1 norm, for the penalty ``"sparse_group"`` only, by default 0.5;
+    `ridge` is the weight of the squared norm. If it is known whether labels are `sets`, the loss must
+    take such labels. `BigmcError` if a name is unknown, with a list of the known ones, or a number is
+    invalid.
     """
     known: tuple[tuple[str, str, Any], ...] = (("loss", loss, LOSSES), ("penalty", penalty, PENALTIES))
     for kind, name, names in known:

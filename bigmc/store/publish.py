@@ -60,27 +60,13 @@ def finish_dataset(
 ) -> Dataset:
     """Complete the dataset with shards in ``path/shards`` and open it; may be repeated until it succeeds.
 
-    Parameters
-    ----------
-    shards : sequence of ShardEntry
-        Shards in their final order; their tables hold final label codes.
-    classes : array of shape (n_classes,)
-        Original label of each code: integers, strings, booleans or floats.
-    features, provenance, signature
-        See `bigmc.store.files.layout.Manifest`.
-    extra_files : sequence of str, optional
-        Names of further files in the folder that belong to the dataset.
-    beside : int, optional
-        Entries of the dataset that this one will be appended to.
-    memory_limit : int, optional
-        Bytes for the pass that computes the statistics.
-
-    Raises
-    ------
-    StoreError
-        If rows were lost: ``rows_in`` is not the sum of stored and quarantined rows.
-    DataError
-        If a weighting that counts stored entries meets a dense shard, or a label has no class.
+    The shards are in their final order, and their tables have final label codes, whose original labels
+    are `classes`: integers, strings, booleans or floats. For `features`, `provenance` and `signature` see
+    `bigmc.store.files.layout.Manifest`. `extra_files` are names of further files in the folder that
+    belong to the dataset, `beside` is the number of entries of the dataset that this one will be appended
+    to, and `memory_limit` is for the pass that computes the statistics. `StoreError` if rows were lost:
+    ``rows_in`` is not the sum of stored and quarantined rows; `DataError` if a weighting that counts
+    stored entries meets a dense shard, or a label has no class.
     """
     rows = sum(entry.rows for entry in shards)
     if rows + rows_quarantined != rows_in:

@@ -54,7 +54,34 @@ class Duals(NamedTuple):
     r: float
 
 
-class Oracle(Protocol):
+class ColumnReader(Protocol):
+    """Reads columns as codes, in this process or on workers."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that was read."""
+
+
+class OnColumns:
+    """Forwards to what reads its columns."""
+
+    def __init__(self, columns: ColumnReader) -> None:
+        self._columns = columns
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        return self._columns.bytes_read
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that was read."""
+        return self._columns.edges_of(feature)
+
+
+class Oracle(ColumnReader, Protocol):
     """Finds the learners whose constraints the dual weights violate most (Lin et al. 2012, equation 4).
 
     A search takes `n_passes` over the data. If it is `exact`, no learner of the family has a larger score
@@ -64,15 +91,8 @@ class Oracle(Protocol):
     n_passes: int
     exact: bool
 
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-
     def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
         """Return the `n_best` best learners of each class that use only some of the columns; None for all."""
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
         """Return the answers of learners from earlier passes."""
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a learner uses."""

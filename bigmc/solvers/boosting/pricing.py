@@ -23,7 +23,7 @@ from bigmc.kernels.boosting.cuts import (
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.options import CutKind
-from bigmc.solvers.boosting.oracle import Candidates, Duals
+from bigmc.solvers.boosting.oracle import Candidates, ColumnReader, Duals, OnColumns
 from bigmc.solvers.boosting.predictions import Responses, bits_of_ranges, rows_of_ranges
 
 #: Feature, cut and kind of a learner of one cut; the constant one has -1 everywhere.
@@ -174,15 +174,8 @@ def answers_in(
     return answers
 
 
-class Scan(Protocol):
+class Scan(ColumnReader, Protocol):
     """Reads all columns, in this process or on workers."""
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that was read."""
 
     def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
         """Merge the best cuts of all columns into `best`; return their answers as far as they are known."""
@@ -191,21 +184,13 @@ class Scan(Protocol):
         """Return the answers of cuts: one pass over their columns."""
 
 
-class LocalScan:
+class LocalScan(OnColumns):
     """Reads the columns in this process, whose threads share one block after the other."""
 
     def __init__(self, source: BinnedSource, n_samples: int, cut_kind: CutKind, engine: Engine) -> None:
+        super().__init__(source)
         self._source, self._cut_kind, self._engine = source, cut_kind, engine
         self._scratch = None if cut_kind is CutKind.RAY else np.empty(n_samples, np.uint8)
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        return self._source.bytes_read
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that was read."""
-        return self._source.edges_of(feature)
 
     def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
         """Merge the best cuts of all columns into `best`; return their answers, made in the same pass."""
@@ -227,24 +212,16 @@ class LocalScan:
         return answers
 
 
-class CutOracle:
+class CutOracle(OnColumns):
     """All cuts of all columns: an exact search, so its largest score certifies."""
 
     n_passes = 1
     exact = True
 
     def __init__(self, scan: Scan, responses: Responses, n_classes: int, engine: Engine) -> None:
+        super().__init__(scan)
         self._scan, self._responses, self._engine = scan, responses, engine
         self._n_classes = n_classes
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        return self._scan.bytes_read
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a learner uses."""
-        return self._scan.edges_of(feature)
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
         """Return the answers of learners from earlier passes: one pass."""

@@ -40,29 +40,16 @@ from bigmc.store.sample import holdout_keys
 
 @dataclass(frozen=True)
 class Solution:
-    """Learners with their weights, and the certificate of the last round.
+    """Learners with their weights after every round, and the certificate of the last round.
 
-    Attributes
-    ----------
-    stages : Stages
-        The weights after every round.
-    stage : int
-        The one to use: the last, or the one with the fewest errors on the samples held out.
-    thresholds : float64 array of shape (n_learners, n_nodes)
-        Threshold of each node: larger values go above.
-    objective : float
-        P of the last stage.
-    certificate : Certificate
-        Of the last stage. Without an exact search nothing is known: minus infinity, P, infinity.
-    n_iter, n_passes, bytes_read : int
-        Rounds, passes over the data, and decoded bytes read from the shards.
-    history : list of dict
-        ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` at every round, and
-        ``held_loss, held_error`` of the samples held out; without an exact search ``restricted_lower`` and
-        ``restricted_gap``, the certificate over the learners that have weight at that round.
-    limit_for_more : int or None
-        If training stopped because the answers of the learners fill the memory limit: a limit in bytes with
-        which there is space for twice as many.
+    `stage` is the one to use: the last, or the one with the fewest errors on the samples held out.
+    `thresholds`, of shape (n_learners, n_nodes), is the value of each node above which samples go above.
+    `objective` is P of the last stage. Without an exact search the certificate is minus infinity, P,
+    infinity. `history` has ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` of
+    every round, and ``held_loss, held_error`` of the samples held out; without an exact search also
+    ``restricted_lower`` and ``restricted_gap``, the certificate over the learners that have weight at
+    that round. If training stopped because the answers of the learners fill the memory limit,
+    `limit_for_more` is a limit in bytes with space for twice as many.
     """
 
     stages: Stages

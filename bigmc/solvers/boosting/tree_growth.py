@@ -21,6 +21,7 @@ from bigmc.kernels.boosting.trees import add_samples, find_peaks, open_level, ro
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.forest import WORD, Forest, Grown, Roots, answers_of, at_roots, n_words
 from bigmc.solvers.boosting.learners import NOWHERE, Learners
+from bigmc.solvers.boosting.oracle import ColumnReader, OnColumns
 
 #: Bytes of a table, which holds its codes twice, and its columns at most: a row of histograms should stay in
 #: the cache.
@@ -30,7 +31,7 @@ _TABLE_COLUMNS = 32
 _ANSWER_NODES = 32 << 20
 
 
-class Grower(Protocol):
+class Grower(ColumnReader, Protocol):
     """Grows trees under packed weights, see `bigmc.kernels.boosting.trees.pack_weights`."""
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
@@ -45,34 +46,19 @@ class Grower(Protocol):
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
         """Return the answers of trees from earlier passes."""
 
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
 
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a tree uses."""
-
-
-class TreeGrower:
+class TreeGrower(OnColumns):
     """Grows trees of `depth` levels, at least 2, over columns that this process reads."""
 
     def __init__(
         self, source: BinnedSource, n_samples: int, depth: int, histogram_bytes: int, engine: Engine
     ) -> None:
+        super().__init__(source)
         self.source, self._engine, self._histogram_bytes = source, engine, histogram_bytes
         self._n_samples, self._depth = n_samples, depth
         self._codes, self._hist = np.empty(0, np.uint8), np.empty(0, np.int64)
         self._weights = np.empty((0, n_samples), np.int64)
         self._drawn: NDArray[np.bool_] | None = None
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        return self.source.bytes_read
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a tree uses."""
-        return self.source.edges_of(feature)
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
         """Set the weights, shape (n_classes, n_samples), and the columns to cut: None for all."""

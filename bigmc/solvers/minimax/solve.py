@@ -28,20 +28,10 @@ from bigmc.store.dataset import Dataset
 class MinimaxSolution:
     """Weights and the certificate of the solution.
 
-    Attributes
-    ----------
-    phi : float
-        φ(μ), which the randomised rule needs.
-    certificate : Certificate
-        Bounds of the worst-case error probability; the gap is their difference.
-    n_scans : int
-        Passes over the samples.
-    history : list of dict
-        ``n_iter, n_scans, upper, lower, gap, n_rows, n_constraints, n_components`` of every iteration.
-    converged : bool
-        Whether the gap reached the tolerance.
-    classes : int64 array
-        Codes of the classes that occur; columns of the weights.
+    `phi` is φ(μ), which the randomised rule needs. The certificate bounds the worst-case error
+    probability; its gap is the difference. `n_scans` counts passes over the samples; `history` has
+    ``n_iter, n_scans, upper, lower, gap, n_rows, n_constraints, n_components`` of every iteration.
+    `classes` are the codes of the classes that occur: columns of the weights.
     """
 
     weights: Weights

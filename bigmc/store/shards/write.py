@@ -56,22 +56,12 @@ def write_shard(
 ) -> ShardEntry:
     """Write one shard atomically, also if the process is killed.
 
-    Parameters
-    ----------
-    folder : Path
-        The shard's folder, named after it; replaced if it exists. ``FOLDER.partial`` is used meanwhile.
-    rows : Rows, sequence of Rows, or 2-D array
-        At most 65,536 samples. A dense array with more than half zeros is stored sparse.
-    table : pyarrow.Table
-        One row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
-        to pass through; ``norm`` and ``entries`` are added.
-    pool : Executor, optional
-        Compresses several chunks at once.
-
-    Raises
-    ------
-    DataError
-        If there are too many rows or entries, or a row's features are out of range or not increasing.
+    The folder is named after the shard, and replaced if it exists; ``FOLDER.partial`` is used meanwhile.
+    There are at most 65,536 rows; a dense array with more than half zeros is stored sparse. The table has
+    one row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
+    to pass through; ``norm`` and ``entries`` are added. A `pool` compresses several chunks at once.
+    `DataError` if there are too many rows or entries, or a row's features are out of range or not
+    increasing.
     """
     pieces = _sparse_pieces(rows)
     n_rows = len(rows) if pieces is None else sum(piece.n_rows for piece in pieces)
