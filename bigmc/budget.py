@@ -36,15 +36,7 @@ BARE_WORKER, WORKER_PART = 370 * 10**6, 0.8
 
 
 class MemoryLimitError(MemoryError, ValueError):
-    """The memory limit is too small; the message has the figures and a limit that works.
-
-    Parameters
-    ----------
-    message : str
-        What does not fit.
-    cure : str
-        A limit that works, or another way out.
-    """
+    """The memory limit is too small; the message has the figures, and `cure` a way out, such as a limit."""
 
     def __init__(self, message: str, cure: str) -> None:
         self.message = message
@@ -57,17 +49,9 @@ class MemoryLimitError(MemoryError, ValueError):
 
 
 def parse_bytes(size: str | int | float) -> int:
-    """Return a size in bytes.
+    """Return a size in bytes, from a number or a text such as ``"512MB"`` (powers of ten) or ``"2GiB"``.
 
-    Parameters
-    ----------
-    size : str, int or float
-        Bytes, or a text such as ``"512MB"`` (powers of ten) or ``"2GiB"`` (powers of two).
-
-    Raises
-    ------
-    ValueError
-        If ``size`` is not a positive size.
+    `ValueError` if it is not a positive size.
     """
     if isinstance(size, str):
         match = _SIZE.fullmatch(size)
@@ -111,15 +95,9 @@ def default_limit() -> int:
 def resolve_limit(limit: str | int | float | None, process_memory: int | None = None) -> int:
     """Return ``limit`` in bytes, or the default limit if it is None.
 
-    Parameters
-    ----------
-    process_memory : int, optional
-        Bytes at which each worker process is killed, including code and libraries.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the limit is not a size, below :data:`SMALLEST_LIMIT`, or more than the processes may use.
+    Worker processes are killed at `process_memory` bytes, including code and libraries.
+    `MemoryLimitError` if the limit is not a size, below :data:`SMALLEST_LIMIT`, or more than the
+    processes may use.
     """
     try:
         n_bytes = default_limit() if limit is None else parse_bytes(limit)
@@ -185,15 +163,7 @@ def give_back_free_pages() -> None:
 
 @dataclass(frozen=True)
 class Item:
-    """Something that stays in memory during a step.
-
-    Attributes
-    ----------
-    name : str
-        Description for the user.
-    n_bytes : int
-        Its size in bytes.
-    """
+    """Something that stays in memory during a step: its description for the user, and bytes."""
 
     name: str
     n_bytes: int
@@ -201,15 +171,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Plan:
-    """The memory that a step will need.
-
-    Attributes
-    ----------
-    limit : int
-        Bytes allowed.
-    items : tuple of Item
-        Everything that is in memory at the same time.
-    """
+    """The memory that a step will need: everything that is in memory at the same time."""
 
     limit: int
     items: tuple[Item, ...]
@@ -232,10 +194,7 @@ class Plan:
     def check(self, step: str) -> Plan:
         """Return the plan itself if it fits.
 
-        Raises
-        ------
-        MemoryLimitError
-            If it does not; the message lists the items, largest first, and a limit that works.
+        `MemoryLimitError` if it does not; it lists the items, largest first, and a limit that works.
         """
         if self.free >= 0:
             return self
@@ -245,17 +204,8 @@ class Plan:
 class PlanTooLargeError(MemoryLimitError):
     """The items of a plan exceed the limit.
 
-    Parameters
-    ----------
-    step : str
-        Step that cannot run.
-    needed : int
-        Bytes that it needs.
-    items : tuple of Item
-        The memory of the step. If they do not add up to `needed`, as in a plan that was not the best one,
-        the message names the largest two without figures.
-    limit : int
-        Bytes allowed.
+    If the items do not add up to the bytes `needed`, as in a plan that was not the best one, the message
+    names the largest two without figures.
     """
 
     def __init__(self, step: str, needed: int, items: tuple[Item, ...], limit: int) -> None:
@@ -279,21 +229,10 @@ class PlanTooLargeError(MemoryLimitError):
 def plan_within(limit: int, plan: Callable[[int], T]) -> T:
     """Return the plan for a limit; if it does not fit, raise an error with the least limit that does.
 
-    The memory of a step often grows with its limit, because buffers and blocks take a share of it. Then the
-    total of a plan that does not fit is not a limit that works; the least one is found by a search.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes.
-    plan : callable
-        Makes the plan for a limit in bytes; raises `MemoryLimitError` if it does not fit. If a limit fits,
-        every larger limit must fit too.
-
-    Raises
-    ------
-    MemoryLimitError
-        The error of `plan`; its cure names the least limit, in whole megabytes, that fits.
+    The memory of a step often grows with its limit, because buffers and blocks take a share of it. Then
+    the total of a plan that does not fit is not a limit that works; the least one, in whole megabytes, is
+    found by a search. `plan` makes the plan for a limit in bytes and raises `MemoryLimitError` if it does
+    not fit; if a limit fits, every larger limit must fit too.
     """
     try:
         return plan(limit)
@@ -309,17 +248,8 @@ def plan_within(limit: int, plan: Callable[[int], T]) -> T:
 def least_limit(fits: Callable[[int], bool], refused: int) -> int:
     """Return the least limit above `refused` that fits, in bytes: a whole number of megabytes.
 
-    Parameters
-    ----------
-    fits : callable
-        Whether a limit in bytes works; every limit above one that works must work too.
-    refused : int
-        A limit that does not work.
-
-    Raises
-    ------
-    MemoryLimitError
-        If not even :data:`LARGEST_LIMIT` fits.
+    Every limit above one that fits must fit too. `MemoryLimitError` if not even :data:`LARGEST_LIMIT`
+    fits.
     """
     low = max(refused, SMALLEST_LIMIT - _MEGABYTE) // _MEGABYTE
     high = low + 1

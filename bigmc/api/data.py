@@ -52,6 +52,8 @@ def ingest(
         or texts such as ``price=$1,234.50``, ``share=12%`` and ``day=31/12/2026``.
     missing_text : str or sequence of str
         Texts, in any case, that stand for a missing number or date, such as ``n/a``.
+    odd_as_missing : str or sequence of str
+        Columns of numbers or dates in which whatever else is written counts as missing, also in predictions.
     dense : str or sequence of str
         Numeric columns, each its own feature.
     label : str or array

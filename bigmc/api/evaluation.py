@@ -43,7 +43,7 @@ def evaluate(
     progress: ProgressCallback = silent,
     **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
-    """Evaluate a model on labelled data; :func:`bigmc.inference.evaluate.evaluate` describes the result.
+    """Evaluate a model on labelled data.
 
     With ``to``, the figures are also written to a file for :func:`publish`. Killed at any moment, the same
     call resumes. If the file already has the figures of the same
@@ -74,6 +74,20 @@ def evaluate(
         Replace another file at `to`; by default this is refused.
     format, delimiter, columns, encoding, memory_limit, engine, progress
         As for :func:`ingest`.
+
+    Returns
+    -------
+    dict
+        ``accuracy``, ``macro_f1`` (the mean over the classes that occur as label or as prediction, as
+        scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
+        ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
+        ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
+        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. A model with probabilities
+        adds ``log_loss``, ``brier``, ``calibration_error``, ``reliability`` and more: see
+        `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. For label sets
+        there is no confusion; ``accuracy`` counts exact matches, ``n_unknown_labels`` counts labels, not
+        rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` are added: see
+        `bigmc.inference.evaluate_sets.SetCounts.figures`.
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
@@ -157,7 +171,7 @@ def _measured(
     counted: Dataset | None,
     saved: SavedSums,
 ) -> Evaluation:
-    """Return the figures of a model; see `bigmc.inference.evaluate.evaluate`."""
+    """Return the figures of a model, with the split of the propensities."""
     from bigmc.inference import evaluate as evaluation
 
     figures = evaluation.evaluate(model, samples, options, resources, saved, counted)

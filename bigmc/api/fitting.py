@@ -106,10 +106,7 @@ def fit(
     local_folder(to, "a fit")
     output = Output.at(to, _files(source))
     if output.kind is not OutputKind.FILE:
-        raise DataError(
-            f"{to} is not the path of a file",
-            "give the path of a file with --to",
-        )
+        raise DataError(f"{to} is not the path of a file", "give the path of a file with --to")
     target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
@@ -176,11 +173,7 @@ def _files(source: Any) -> Iterator[str | Path]:
 
 
 def _raw_data(
-    source: Any,
-    to: Path,
-    dataset: str | Path | None,
-    options: IngestKeywords,
-    resources: Resources,
+    source: Any, to: Path, dataset: str | Path | None, options: IngestKeywords, resources: Resources
 ) -> tuple[Dataset, ColumnKinds]:
     """Return raw data as a dataset, and what was found out about its columns.
 

@@ -71,7 +71,8 @@ def predict(
     Returns
     -------
     dict
-        ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``.
+        ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``; where there are any,
+        ``n_odd_values``, which are no numbers or dates and count as missing as in training.
     """
     from bigmc.inference.predict import PredictionCounts, PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
@@ -102,7 +103,8 @@ def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> Data
     if is_dataset(source):
         dataset = Dataset.open(source)
         refuse_inputs(to, [source, dataset])
-        return DatasetInput(dataset if asked.split is None else dataset[asked.split])
+        identity = dataset.identity if dataset.path else None
+        return DatasetInput(dataset if asked.split is None else dataset[asked.split], identity)
     if asked.split is not None:
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
     rows = RawInput(source, asked)
@@ -112,13 +114,14 @@ def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> Data
 
 def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> PredictResult:
     """Return the result of a prediction; `started` is a time of the monotonic clock."""
-    return {
+    result: PredictResult = {
         "predictions": str(to),
         "n_samples": counts.n_samples,
         "n_quarantined": counts.n_quarantined,
         "seconds": time.monotonic() - started,
         "peak_memory_bytes": budget.peak_memory(),
     }
+    return {**result, "n_odd_values": counts.n_odd_values} if counts.n_odd_values else result
 
 
 def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection:

@@ -69,10 +69,7 @@ def local_folder(path: str | Path, what: str) -> Path:
 def place_of(path: Path) -> Output:
     """Return the output of a small file that a command writes beside its result.
 
-    Raises
-    ------
-    DataError
-        If it is a folder, or its folder does not exist.
+    `DataError` if it is a folder, or its folder does not exist.
     """
     from bigmc.store.files.outputs import Output
 
@@ -87,14 +84,7 @@ def writes_to_stdout(to: str) -> bool:
 
 
 class Limits(NamedTuple):
-    """Memory limit, engine and progress callback for using a model.
-
-    Attributes
-    ----------
-    memory : int, str or None
-    engine : EngineLike
-    progress : ProgressCallback
-    """
+    """Memory limit, engine and progress callback for using a model."""
 
     memory: Size
     engine: EngineLike

@@ -84,11 +84,7 @@ def as_command(function: Callable[[A], None]) -> click.Command:
     declared = _declared(kind)
     shared = {item.name for base in (RawOptions, Replacing, Working) for item in fields(base)}
     declared.sort(
-        key=lambda item: (
-            not item.option.is_argument,
-            item.default is not MISSING,
-            item.name in shared,
-        )
+        key=lambda item: (not item.option.is_argument, item.default is not MISSING, item.name in shared)
     )
 
     def run(**values: Any) -> None:
@@ -120,14 +116,8 @@ def given(options: type[Any]) -> Any:
 class _Declared:
     """An option of a command.
 
-    Attributes
-    ----------
-    hint : type
-        Type of the parsed value.
-    default : object
-        Default of the field; `MISSING` if it is required.
-    group : str or None
-        Field made by `given` that receives it.
+    `hint` is the type of the parsed value, `default` that of the field, `MISSING` if it is required, and
+    `group` the field made by `given` that receives it.
     """
 
     name: str

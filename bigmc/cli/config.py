@@ -12,17 +12,9 @@ from bigmc.errors import DataError
 
 
 def defaults_of(path: Path, context: click.Context) -> Mapping[str, Any]:
-    """Return the options in a file, as defaults for the parser.
+    """Return the options in a file, as defaults for the parser, in the context of the program.
 
-    Parameters
-    ----------
-    context : click.Context
-        Context of the program; its command is the group of all commands.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, or names an option or a command that does not exist.
+    `DataError` if the file cannot be read, or names an option or a command that does not exist.
     """
     import tomllib  # imported only if a file is given
 

@@ -37,21 +37,7 @@ def run(
 ) -> Mapping[str, object]:
     """Collect lines of code, ingest, fit, compare and report, with a message for each step.
 
-    Parameters
-    ----------
-    to : path
-        Folder for the text, the dataset and the model.
-    memory_limit : str or int, optional
-        Memory limit of each step.
-    progress : callable, optional
-        Called with :class:`bigmc.progress.Progress`.
-    tell : callable, optional
-        Called with each line of output.
-
-    Returns
-    -------
-    dict
-        Figures of each step.
+    The text, the dataset and the model are written to the folder `to`. Returns the figures of each step.
     """
     folder = local_folder(to, "the demonstration")
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,13 +83,7 @@ def run(
     tell(f"\n6. bigmc report: {page}")
     tell(f"\nEverything is in {folder}. Next, for example:")
     tell(f"bigmc inspect {shlex.quote(str(model))} --top 5")
-    return {
-        "text": counts,
-        "info": info,
-        "fit": fitted,
-        "peer": peer._asdict(),
-        "report": str(page),
-    }
+    return {"text": counts, "info": info, "fit": fitted, "peer": peer._asdict(), "report": str(page)}
 
 
 def _about_dataset(info: Mapping[str, Any]) -> str:
@@ -165,10 +145,7 @@ def _words(features: Sequence[Any]) -> list[str]:
 def collect(to: Path) -> dict[str, int]:
     """Write lines of the largest installed packages as CSV; return the number of lines of each package.
 
-    Raises
-    ------
-    DataError
-        If fewer than 8 packages or 100,000 lines are found, or another file is at the path.
+    `DataError` if fewer than 8 packages or 100,000 lines are found, or another file is at the path.
     """
     packages = installed_packages()
     sizes = {name: sum(file.stat().st_size for file in files) for name, (_, files) in packages.items()}

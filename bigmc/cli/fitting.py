@@ -47,6 +47,12 @@ class Fit(Working, RawOptions):
         "Text that stands for a missing number or date, beside n/a, ?, - and the like; may be repeated.",
         metavar="TEXT",
     )
+    odd_as_missing: list[str] | None = option(
+        None,
+        "Column of numbers or dates in which other values count as missing, as where they are few; may be "
+        "repeated.",
+        metavar="COLUMN",
+    )
     categorical: list[str] | None = option(
         None,
         "Category; may be repeated. If it has few values, each becomes a column; others are hashed.",

@@ -145,11 +145,7 @@ def report(asked: Report) -> None:
 
     with working(asked) as work:
         result = api.report(
-            asked.model,
-            asked.to,
-            overwrite=asked.overwrite,
-            **work.means,
-            **values_of(ReportOptions, asked),
+            asked.model, asked.to, overwrite=asked.overwrite, **work.means, **values_of(ReportOptions, asked)
         )
     show(result | work.engine.usage(), asked, beside=asked.to)
 

@@ -15,13 +15,7 @@ _FIRST = "bigmc_run_succeeded"
 
 
 def refuse_other_file(path: Path) -> None:
-    """Refuse to overwrite a file that is not a metrics file of a run.
-
-    Raises
-    ------
-    DataError
-        Also if the path is a folder, or its folder does not exist.
-    """
+    """Raise `DataError` if a path is not that of a metrics file of a run, or of a new file."""
     from bigmc.api.resolve import place_of  # imported late: ``--help`` does not need it
 
     if place_of(path).exists():  # false for devices and pipes
@@ -36,25 +30,10 @@ def refuse_other_file(path: Path) -> None:
 def write_metrics(
     path: Path, command: str, seconds: float, last: Progress | None, error: BaseException | None
 ) -> None:
-    """Write the figures of a finished run, replacing those of an earlier run.
+    """Write the figures of a finished run to a file, device or pipe, replacing those of an earlier run.
 
-    Parameters
-    ----------
-    path : Path
-        A file, a device or a pipe.
-    command : str
-        Name such as ``train sparse``; the label of every figure.
-    seconds : float
-        Duration of the run.
-    last : Progress or None
-        The last message of the run; its figures are written too.
-    error : BaseException or None
-        The error that ended the run.
-
-    Raises
-    ------
-    DataError
-        If the path holds another file.
+    `command` is the label of every figure; the figures of the last message are written too, and whether
+    an error ended the run. `DataError` if the path holds another file.
     """
     from bigmc.api.resolve import place_of
 

@@ -24,16 +24,10 @@ class LogFormat(Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a command prints while it works.
+    """What a command, such as ``train sparse``, prints while it works.
 
-    Attributes
-    ----------
-    command : str
-        Its name, such as ``train sparse``.
-    quiet : bool
-        Print only results and errors.
-    metrics : Path or None
-        File for the figures of the run in OpenMetrics text.
+    If `quiet`, only results and errors. `metrics` is a file for the figures of the run in OpenMetrics
+    text.
     """
 
     command: str = ""

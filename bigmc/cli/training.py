@@ -89,7 +89,7 @@ def _train(
     if not result["converged"] and math.isfinite(gap):
         work.screen.say(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
-            f"the tolerance of {result['tol']:g}; give a larger {more} or --tol",
+            f"the tolerance of {result['tol']:g}; give a larger {more} or --tol"
         )
     show(result | work.engine.usage(), asked, beside=asked.to)
 

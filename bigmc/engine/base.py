@@ -25,45 +25,36 @@ class Engine(Protocol):
     @property
     def n_workers(self) -> int:
         """Number of parts that run at once."""
-        ...
 
     @property
     def n_threads(self) -> int:
         """Number of parts that run at once in one process and share its memory limit."""
-        ...
 
     @property
     def shares_memory(self) -> bool:
         """Whether parts run in this process, so that they may write to shared arrays."""
-        ...
 
     @property
     def process_memory(self) -> int | None:
         """Bytes at which a worker's process is killed; None if the engine sets no limit."""
-        ...
 
     def at_most(self, n_threads: int) -> Self:
         """Return this engine with at most this number of parts at once in one process."""
-        ...
 
     def local(self) -> Engine:
         """Return threads of this process, for parts that need data in its memory."""
-        ...
 
     def prepared(self, prepare: Callable[[], None]) -> Self:
         """Return this engine with a function that worker processes call before the parts of a map."""
-        ...
 
     def usage(self) -> dict[str, int]:
         """Return the network usage so far: ``tasks`` and ``bytes_moved``; empty for threads."""
-        ...
 
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` for every part, in the order of ``parts``.
 
         The error of a part is raised in the order of the parts; parts not yet started are then cancelled.
         """
-        ...
 
     def reduce(self, fn: Callable[..., R], add: Callable[[R, R], R], parts: Sequence[P], *shared: Any) -> R:
         """Return the sum of ``fn(part, *shared)`` over all parts, in the order of `sum_in_groups`.
@@ -103,15 +94,8 @@ def sum_in_groups(results: Iterable[R], add: Callable[[R, R], R]) -> R:
 class Resources:
     """Engine, memory limit and progress callback of a step.
 
-    Attributes
-    ----------
-    engine : Engine
-        Runs the parts.
-    memory_limit : int
-        Bytes that the step may add to this process, and to each worker process.
-    progress : callable
-    ends : float
-        Time by `time.monotonic` at which a training ends with the best it has; infinite: when it is done.
+    The step may add `memory_limit` bytes to this process, and to each worker process. `ends` is the time
+    of `time.monotonic` at which a training stops with its best result so far.
     """
 
     engine: Engine

@@ -19,18 +19,9 @@ EngineLike = Any
 def opened(given: EngineLike, prepare: Callable[[], None] | None = None) -> Iterator[Engine]:
     """Yield the engine for `given`; a connection opened by this call is closed at the end.
 
-    Parameters
-    ----------
-    given : Engine, distributed.Client, str, Path or None
-        An engine or a client, which stay open; the address of a Dask scheduler, or the path of its scheduler
-        file; None for one thread per processor.
-    prepare : callable, optional
-        See `Engine.prepared`.
-
-    Raises
-    ------
-    BigmcError
-        If it is something else, or no scheduler with workers is found.
+    An engine or a client stays open; a string or path is the address of a Dask scheduler or its scheduler
+    file; None is one thread per processor. For `prepare` see `Engine.prepared`. `BigmcError` if it is
+    something else, or no scheduler with workers is found.
     """
     if given is None:
         yield ThreadEngine()

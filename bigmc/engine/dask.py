@@ -47,22 +47,14 @@ _AGAIN = "run the same command again, it continues"
 class DaskEngine:
     """Run parts on a Dask cluster.
 
-    The function must be defined at the top level of a module. Parts and shared arguments must be small and
-    picklable: paths and numbers, not data. The workers must see the same files. Shared arguments are sent
-    once to each worker, in a separate task that the scheduler can repeat. If a worker is lost,
-    only its parts are computed again: no data is left on workers.
-
-    Parameters
-    ----------
-    scheduler : distributed.Client, str or Path
-        A client, which stays open; or the address of a scheduler, such as ``"tcp://10.0.0.1:8786"``, or the
-        file a scheduler wrote (``--scheduler-file``), whose connection is closed by `close` or at the end
-        of a ``with`` block.
-
-    Raises
-    ------
-    BigmcError
-        If no scheduler answers at the address, no worker comes, or the client is asynchronous.
+    The function must be defined at the top level of a module, or be a method of a picklable object. Parts and
+    shared arguments must be small and picklable: paths and numbers, not data. The workers must see the same
+    files. Shared arguments are sent once to each worker, in a separate task that the scheduler can repeat. If
+    a worker is lost, only its parts are computed again: no data is left on workers. `scheduler` is a client,
+    which stays open; or the address of a scheduler, such as ``"tcp://10.0.0.1:8786"``, or the file a
+    scheduler wrote (``--scheduler-file``), whose connection is closed by `close` or at the end of a ``with``
+    block. `BigmcError` if no scheduler answers at the address, no worker comes, or the client is
+    asynchronous.
     """
 
     def __init__(self, scheduler: Client | str | Path) -> None:
@@ -148,13 +140,9 @@ class DaskEngine:
     def map(self, fn: Callable[..., R], parts: Iterable[P], *shared: Any) -> Iterator[tuple[P, R]]:
         """Yield ``(part, fn(part, *shared))`` in the order of ``parts``.
 
-        Several short parts are sent in one task. The number of tasks submitted ahead is limited, so that
-        waiting results cannot pile up.
-
-        Raises
-        ------
-        BigmcError
-            If a part kills one worker after the other, or the scheduler or all workers are gone.
+        Several short parts are sent in one task. The number of tasks submitted ahead is limited, so
+        that waiting results cannot pile up. `BigmcError` if a part kills one worker after the other,
+        or the scheduler or all workers are gone.
         """
         # Plain pickle refuses functions that close over arrays of this process.
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)

@@ -26,10 +26,7 @@ def is_lazy(X: Any) -> bool:
 def row_chunks(X: Any) -> Iterator[Any]:
     """Compute a dask array by chunks of its rows; data in memory is one chunk.
 
-    Raises
-    ------
-    DataError
-        If `X` is another dask collection or does not have two dimensions.
+    `DataError` if `X` is another dask collection or does not have two dimensions.
     """
     if not is_lazy(X):
         yield X
@@ -49,12 +46,8 @@ def row_chunks(X: Any) -> Iterator[Any]:
 def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32] | pa.ListArray) -> Iterator[MemoryShard]:
     """Cut chunks of samples into the shards that the whole matrix would be cut into.
 
-    Parameters
-    ----------
-    chunks : iterable of array or scipy sparse matrix
-        Together as many rows as there are `codes`; zeros of dense chunks are dropped.
-    codes : int32 array of shape (n_samples,), or such a column of sets
-        Class or classes of each sample.
+    The chunks have together as many rows as there are `codes`, the class or a set of classes of each
+    sample; zeros of dense chunks are dropped.
     """
     done = 0
     waiting: list[Any] = []

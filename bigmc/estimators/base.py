@@ -1,10 +1,10 @@
-"""What all learners share towards scikit-learn: arrays and datasets in, labels and scores out."""
+"""Common parts of all learners' scikit-learn interfaces: arrays and datasets in, labels and scores out."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -84,10 +84,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def check_params(self) -> None:
         """Check the parameters, as `fit` does before it reads the data.
 
-        Raises
-        ------
-        BigmcError
-            If a parameter is invalid; the message names it and the valid values.
+        `BigmcError` if a parameter is invalid; the message names it and the valid values.
         """
         self.learner().check()
 
@@ -247,13 +244,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
 
     @classmethod
     def from_model(cls, model: Model) -> Self:
-        """Return a fitted classifier around a model.
-
-        Raises
-        ------
-        ModelError
-            If the model has another kind.
-        """
+        """Return a fitted classifier around a model; `ModelError` if the model has another kind."""
         if model.kind != cls.learner_type.kind:
             raise ModelError(f"a model of kind {model.kind!r} cannot become a {cls.__name__}")
         return cls(**cls.params_of(model))._take(model)
@@ -347,20 +338,22 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         check_is_fitted(self)
         if not isinstance(X, Dataset):
             return np.concatenate(list(self._score_batches(X)))
-        return np.concatenate([self._no_scores(), *self._each_shard(_shard_scores, X)])
+        return np.concatenate([self._no_scores(), *self._each_shard("shard_scores", X)])
 
     def _codes(self, dataset: Dataset) -> NDArray[np.integer[Any]]:
-        return np.concatenate([np.empty(0, np.int32), *self._each_shard(_shard_codes, dataset)])
+        return np.concatenate([np.empty(0, np.int32), *self._each_shard("shard_codes", dataset)])
 
-    def _each_shard(self, answer: Callable[[int, Model, Dataset], Any], dataset: Dataset) -> list[Any]:
+    def _each_shard(self, method: str, dataset: Dataset) -> list[Any]:
+        """Return the results of a method of the model for all shards."""
         self.model_.check_features(dataset)
+        shards = range(dataset.n_shards)
         with opened(self.engine) as engine:
-            return [part for _, part in engine.map(answer, range(dataset.n_shards), self.model_, dataset)]
+            return [part for _, part in engine.map(_answer, shards, dataset, self.model_, method)]
 
     def _indicator(self, X: Any) -> NDArray[np.int64]:
         """Return 1 for every label in the predicted sets, shape (n_samples, n_classes)."""
         if isinstance(X, Dataset):
-            sets = self._each_shard(_shard_sets, X)
+            sets = self._each_shard("shard_sets", X)
         else:
             sets = [self.model_.sets(scores) for scores in self._score_batches(X)]
         rows, codes = pairs_of(pa.chunked_array(sets, SETS))
@@ -379,13 +372,5 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         return int(check_random_state(state).randint(2**31 - 1))
 
 
-def _shard_sets(shard: int, model: Model, dataset: Dataset) -> pa.ListArray:
-    return model.shard_sets(dataset, shard)
-
-
-def _shard_codes(shard: int, model: Model, dataset: Dataset) -> NDArray[np.int32]:
-    return model.shard_codes(dataset, shard)
-
-
-def _shard_scores(shard: int, model: Model, dataset: Dataset) -> NDArray[np.float64]:
-    return model.shard_scores(dataset, shard)
+def _answer(shard: int, dataset: Dataset, model: Model, method: str) -> Any:
+    return getattr(model, method)(dataset, shard)

@@ -20,10 +20,7 @@ class LinearMixin:
     def coef_(self) -> scipy.sparse.csr_array:
         """Weights of shape (n_classes, n_features), even for two classes; computed at every access."""
         model: LinearModel = self.model_
-        rows, classes = np.nonzero(model.coef)
-        return scipy.sparse.csr_array(
-            (model.coef[rows, classes], (classes, model.features[rows])), (model.n_classes, model.n_features)
-        )
+        return model.weights()
 
     @property
     def intercept_(self) -> NDArray[np.float64]:

@@ -52,10 +52,7 @@ class ProbabilityMixin:
     def calibrate(self, X: Any, y: Any = None) -> Self:
         """Calibrate probabilities on rows that were not trained on: arrays or texts and labels, or a dataset.
 
-        Raises
-        ------
-        DataError
-            If no label is a class of the model.
+        `DataError` if no label is a class of the model.
         """
         check_is_fitted(self)
         scores = self._scores(X)

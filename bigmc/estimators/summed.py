@@ -12,19 +12,7 @@ from bigmc.model import Model, SumModel
 
 
 class SumClassifier(Classifier):
-    """Classifier around a sum of models, made by `bigmc.fit`.
-
-    Parameters
-    ----------
-    memory_limit : int or str, optional
-        Bytes that predicting a dataset may add to the process.
-    engine : engine, optional
-
-    Attributes
-    ----------
-    model_ : SumModel
-        The model that `save` writes; its ``parts`` are the models.
-    """
+    """Classifier around a sum of models, made by `bigmc.fit`; `model_.parts` are the models."""
 
     model_: SumModel
 

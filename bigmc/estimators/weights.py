@@ -25,24 +25,10 @@ class WeightedClassifier(Classifier):
         return params
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on arrays and labels, or on a dataset, which contains its labels.
+        """Train as `Classifier.fit`, with sample weights.
 
-        Parameters
-        ----------
-        X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
-            A dask array is computed by chunks of its rows and kept in memory as a dataset; if it is
-            larger than memory, ingest it first.
-        y : array-like of shape (n_samples,) or (n_samples, n_classes)
-            Labels of one type, or, for a loss that takes label sets, a 0/1 indicator array or sparse
-            matrix; omitted for a dataset.
-        sample_weight : array-like of shape (n_samples,), optional
-            Numbers of at least 0, equivalent to repeating or omitting samples.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer than 2 classes, or the data or parameters are invalid.
-        MemoryLimitError
-            If the memory limit is too small.
+        For a loss that takes label sets, `y` is a 0/1 indicator of shape (n_samples, n_classes), as
+        an array or sparse matrix. `sample_weight` has numbers of at least 0, equivalent to repeating
+        or omitting samples.
         """
         return self.fit_dataset(self._labelled(X, y), sample_weight=sample_weight)

@@ -17,16 +17,7 @@ _SHOWN_PARAMS = ("loss", "penalty", "alpha", "ridge", "tol", "C", "n_rounds", "m
 
 
 def model_card(model: Model, name: str, evaluation: Mapping[str, Any] | None = None) -> str:
-    """Return the card.
-
-    Parameters
-    ----------
-    model : Model
-    name : str
-        Heading of the card, such as the name of the file.
-    evaluation : mapping, optional
-        What `bigmc.api.evaluate` returns.
-    """
+    """Return the card with a heading, such as the file's name, and the result of `bigmc.evaluate`."""
     parts = [
         f"---\nlibrary_name: bigmc\ntags:\n- {model.kind}\n- multiclass\n---\n",
         f"# {_plain(name)}\n",
@@ -83,7 +74,7 @@ def _data(model: Model) -> str:
 
 
 def _columns(spec: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return the columns that samples need, by what becomes of them."""
+    """Return the columns that samples need, by their role."""
     named = {role: spec.get(role, ()) for role in ("text", "categorical", "numeric", "dense", "dates")}
     named["one-hot"] = [levels["column"] for levels in spec.get("one_hot", ())]
     return {role: names for role, names in named.items() if names}
@@ -120,6 +111,6 @@ def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line that Markdown does not take as more than text."""
+    """Return a text on one line, escaped for Markdown."""
     shown = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
     return shown.replace("<", "&lt;").replace("[", "\\[")

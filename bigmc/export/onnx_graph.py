@@ -18,16 +18,10 @@ def onnx_graph(model: Model) -> bytes:
     """Return the bytes of an ONNX file.
 
     The input ``X`` is of shape (n_samples, n_features) in single precision, the stored values of the
-    features: of text those that `HashingVectorizer` with ``norm=None`` makes, since ONNX has no operator for
-    the hashing of bigmc and scikit-learn. The outputs are ``scores``, (n_samples, n_classes), and ``label``,
-    (n_samples,), int64 or texts. Weighting is part of the graph.
-
-    Raises
-    ------
-    ModelError
-        If the model is not linear, its labels are sets, or its features are mapped or binary.
-    DataError
-        If onnx is not installed.
+    features: for text those of `HashingVectorizer` with ``norm=None``, since ONNX has no operator for the
+    hashing of bigmc and scikit-learn. The outputs are ``scores``, (n_samples, n_classes), and ``label``,
+    (n_samples,), int64 or texts. Weighting is part of the graph. `ModelError` if the model is not linear,
+    its labels are sets, or its features are mapped or binary; `DataError` if onnx is not installed.
     """
     try:
         import onnx
@@ -72,7 +66,7 @@ def onnx_graph(model: Model) -> bytes:
 
 
 def _labels(model: LinearModel) -> np.ndarray[Any, Any]:
-    """Return the labels as ONNX has them: whole numbers or texts."""
+    """Return the labels as ONNX stores them: integers or texts."""
     if model.classes.dtype.kind in "iu":
         return model.classes.astype(np.int64)
     return np.array([str(label) for label in model.classes.tolist()], dtype=object)
@@ -81,7 +75,7 @@ def _labels(model: LinearModel) -> np.ndarray[Any, Any]:
 def _weighting(
     model: LinearModel, constants: dict[str, np.ndarray[Any, Any]], helper: Any
 ) -> tuple[list[Any], str]:
-    """Return the nodes that weight the values of ``X``, and the name of what they give."""
+    """Return the nodes that weight the values of ``X``, and the name of their output."""
     nodes, name = [], "X"
     if model.column_scale is not None:
         constants["idf"] = model.column_scale.astype(np.float32)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.ingestion.columns.features import FeatureSpec
@@ -38,7 +37,7 @@ def to_sklearn(model: Model) -> Pipeline:
 
     linear = linear_model(model)
     steps = [*_vectorizer(linear), *_weighting(linear)]
-    weights, intercept = scipy.sparse.csr_array(_full(linear)), linear.intercept
+    weights, intercept = linear.weights().astype(np.float64), linear.intercept
     if linear.n_classes == 2:
         weights, intercept = weights[[1]] - weights[[0]], intercept[[1]] - intercept[[0]]
     classifier = LogisticRegression()
@@ -51,13 +50,7 @@ def to_sklearn(model: Model) -> Pipeline:
 
 
 def linear_model(model: Model) -> LinearModel:
-    """Return a model that is linear and has one label per sample, with features as they were stored.
-
-    Raises
-    ------
-    ModelError
-        If it is another one.
-    """
+    """Return a linear model with one label per sample and unmapped features; `ModelError` for another."""
     if not isinstance(model, LinearModel):
         raise ModelError(f"a model of kind {model.kind} is not linear", _CURE)
     if model.label_threshold is not None:
@@ -70,16 +63,8 @@ def linear_model(model: Model) -> LinearModel:
     return model
 
 
-def _full(model: LinearModel) -> scipy.sparse.csr_array:
-    """Return the weights of all features, shape (n_classes, n_features)."""
-    rows, classes = np.nonzero(model.coef)
-    places = classes, model.features[rows]
-    values: NDArray[Any] = model.coef[rows, classes].astype(np.float64)
-    return scipy.sparse.csr_array((values, places), (model.n_classes, model.n_features))
-
-
 def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
-    """Return the step that hashes texts, if the model is one of texts."""
+    """Return the step that hashes texts, if the model was trained on texts."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     if not model.feature_spec:
@@ -100,7 +85,7 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
 
 
 def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
-    """Return the step that weights values, if they do not count as they are."""
+    """Return the step that weights values, if they are weighted."""
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.preprocessing import Normalizer, StandardScaler
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -11,38 +10,44 @@ from bigmc.engine import Resources
 from bigmc.inference.memory import divide_limit
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
-from bigmc.model import Model, ModelOutline
+from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.store.dataset import Dataset
 
 
 @dataclass(frozen=True)
 class DatasetInput:
-    """The rows of a dataset."""
+    """The rows of a dataset, and its identity; None if it is only in memory."""
 
     dataset: Dataset
-
-    @property
-    def identity(self) -> Any | None:
-        """Identity of the dataset; None if it is only in memory."""
-        return self.dataset.identity if self.dataset.path else None
+    identity: str | None = None
 
     def plan(
-        self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
-    ) -> PredictionPlan:
+        self, model: ModelSource, options: PredictOptions, resources: Resources, part_bytes: int | None
+    ) -> tuple[PredictionPlan, PartPredictor]:
         """Return the plan; parts are shards for any memory limit."""
-        shards = self.dataset.shards
+        shards, outline = self.dataset.shards, model.outline
         rows = max((shard.n_rows for shard in shards), default=0)
-        engine, scratch = divide_limit(model, resources, rows * row_cost(model, options), TASK)
+        engine, scratch = divide_limit(outline, resources, rows * row_cost(outline, options), TASK)
         kept = pa.schema([])
         if options.keep and shards:
             kept = shards[0].table(list(options.keep)).schema.remove_metadata()
-        return PredictionPlan(engine, scratch, range(len(shards)), self.dataset.n_samples, kept)
-
-    def check(self, model: Model) -> None:
-        """Raise an error if the model has other features."""
-        model.check_features(self.dataset)
+        plan = PredictionPlan(engine, scratch, range(len(shards)), self.dataset.n_samples, kept)
+        predictor = PartPredictor.of(model, options, plan)
+        predictor.model.check_features(self.dataset)
+        return plan, predictor
 
     def predict(self, part: int, predictor: PartPredictor) -> Predicted:
         """Return the predictions of a shard."""
-        return predictor.shard(part, self.dataset), []
+        model, scratch_bytes = predictor.model, predictor.scratch_bytes
+        shard, scores = self.dataset.shards[part], predictor.no_scores
+        if predictor.options.per_class:
+            scores = model.scorer.shard(shard, scratch_bytes)
+            predicted = predictor.predicted(scores)
+        elif model.label_threshold is not None:
+            predicted = model.shard_sets(self.dataset, part, scratch_bytes)
+        else:
+            predicted = pa.array(model.scorer.shard_codes(shard, scratch_bytes))
+        rows = shard.table(["row_id", *predictor.kept.names])
+        kept = rows.select(predictor.kept.names).cast(predictor.kept)
+        return predictor.table(rows.column("row_id").to_numpy(), predicted, scores, kept), []

@@ -34,45 +34,15 @@ def evaluate(
     saved: SavedSums = NOT_SAVED,
     counted: Dataset | None = None,
 ) -> Evaluation:
-    """Evaluate a model on labelled samples, in one pass over them.
+    """Evaluate a model on labelled samples, in one pass over them; `bigmc.evaluate` describes the figures.
 
-    Labels are matched by value, so the samples may have fewer, more or other classes than the model.
-    Rows with unknown labels count as errors.
-
-    Parameters
-    ----------
-    samples : LabelledInput
-        Samples with the features of the model.
-    options : EvaluateOptions
-        Options for additional figures; the caller handles the split.
-    saved : SavedSums, optional
-        Storage of the sums over parts, to resume after a kill; by default none.
-    counted : Dataset, optional
-        For label sets: samples with the same classes, whose labels are counted for propensities.
-
-    Returns
-    -------
-    dict
-        ``accuracy``, ``macro_f1`` (the mean over the classes that occur as label or as prediction, as
-        scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
-        ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
-        ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
-        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. A model with probabilities
-        adds ``log_loss``, ``brier``, ``calibration_error``, ``reliability`` and more: see
-        `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. For label sets
-        there is no confusion; ``accuracy`` counts exact matches, ``n_unknown_labels`` counts labels, not
-        rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` are added: see
-        `bigmc.inference.evaluate_sets.SetCounts.figures`.
-
-    Raises
-    ------
-    ModelError
-        If the features of the dataset differ from those of the model, or it knows no label.
-    DataError
-        If the dataset has no samples or no labels, or the model predicts single labels and the dataset has
-        sets or vice versa, or a confusion matrix of sets is requested.
-    MemoryLimitError
-        If the memory limit does not allow one worker.
+    Labels are matched by value, so the samples may have fewer, more or other classes than the model. Rows
+    with unknown labels count as errors. `saved` keeps the sums over parts, to resume after a kill.
+    `counted` has samples with the same classes, whose label sets are counted for propensities.
+    `ModelError` if the features of the dataset differ from those of the model, or it knows no label;
+    `DataError` if there are no samples or labels, one of model and dataset has sets and the other single
+    labels, or a confusion matrix of sets is requested; `MemoryLimitError` if the memory limit does not
+    allow one worker.
     """
     n_samples = int(samples.ends[-1]) if len(samples.ends) else 0
     _check(model, samples, n_samples, options)
@@ -121,12 +91,7 @@ def _check(model: Model, samples: LabelledInput, n_samples: int, options: Evalua
 
 @dataclass(frozen=True)
 class _Pass:
-    """A resumable pass over the parts of labelled samples.
-
-    Attributes
-    ----------
-    progress : callable
-    """
+    """A resumable pass over the parts of labelled samples."""
 
     model: Model
     samples: LabelledInput

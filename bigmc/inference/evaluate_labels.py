@@ -19,13 +19,7 @@ Pairs = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
 
 
 class ConfusionSums:
-    """Counts of pairs of true and predicted labels; counts of parts can be added.
-
-    Parameters
-    ----------
-    places : Places
-        Positions of the classes of dataset and model among all labels.
-    """
+    """Counts of pairs of true and predicted labels; counts of parts can be added."""
 
     def __init__(self, places: Places) -> None:
         self._places, self._shape = places, (places.n_labels, places.n_labels)
@@ -64,12 +58,7 @@ class ConfusionSums:
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """Counts of correct predictions, occurrences and predictions of each label.
-
-    Attributes
-    ----------
-    right, support, predicted : int64 arrays of shape (n_labels,)
-    """
+    """Counts of correct predictions, occurrences and predictions of each label."""
 
     right: NDArray[np.int64]
     support: NDArray[np.int64]
@@ -106,12 +95,7 @@ class LabelCounts:
 def count_labels(labels: NDArray[np.int32], predicted: NDArray[np.int32], n_classes: int) -> Pairs:
     """Return the pairs of true and predicted code in a part, and their counts.
 
-    Parameters
-    ----------
-    labels, predicted : int32 arrays of shape (n_rows,)
-        Codes among the classes of the samples, and of the model.
-    n_classes : int
-        Of the model.
+    Codes are those of the classes of the samples, and of the `n_classes` of the model.
     """
     pairs = labels.astype(np.int64) * n_classes + predicted
     different, counts = np.unique(pairs, return_counts=True)

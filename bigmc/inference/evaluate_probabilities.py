@@ -22,13 +22,8 @@ _LEAST = float(np.finfo(np.float64).tiny)
 class ProbabilitySums(FieldSums):
     """Sums over samples whose label the model knows; sums of parts can be added.
 
-    Attributes
-    ----------
-    bin_counts, bin_confidence, bin_right : float64 arrays of shape (N_BINS,)
-        Number of samples, sum of their largest probabilities, and number of right ones, by bin.
-    second : list of float64 arrays
-        For two classes, the probabilities of the second; else empty arrays.
-    is_second : list of bool arrays
+    By bin of the confidence: number of samples, sum of their largest probabilities, and number of right
+    ones. For two classes, `second` has the probabilities of the second; else empty arrays.
     """
 
     n: int = 0
@@ -43,14 +38,7 @@ class ProbabilitySums(FieldSums):
 
     @classmethod
     def of(cls, chances: NDArray[np.float64], codes: NDArray[np.int64]) -> ProbabilitySums:
-        """Return the sums of samples.
-
-        Parameters
-        ----------
-        chances : float64 array of shape (n_samples, n_classes)
-        codes : int64 array of shape (n_samples,)
-            Their classes; -1 for unknown labels, which are ignored.
-        """
+        """Return the sums of samples with these probabilities and classes, without unknown labels (-1)."""
         chances, codes = chances[codes >= 0], codes[codes >= 0]
         n, n_classes = chances.shape
         own = chances[np.arange(n), codes]

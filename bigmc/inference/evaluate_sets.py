@@ -21,20 +21,11 @@ from bigmc.store.shards.label_sets import pairs_of
 class SetCounts(FieldSums):
     """Counts over samples; counts of parts can be added.
 
-    Attributes
-    ----------
-    right : int64 array of shape (n_labels,)
-        Samples with a label for which it is predicted.
-    support, predicted : int64 arrays of shape (n_labels,)
-        Samples with a label; samples for which it is predicted.
-    exact : int
-        Samples whose set is predicted exactly.
-    ranking_loss, precision : float
-        Sums over the samples, see `figures`.
-    top : float64 array of shape (2, len(RANKS))
-        Sums over the samples of precision@k and nDCG@k.
-    weighted : float64 array of shape (2, len(RANKS))
-        Weights of the hits among the first k, and their maximum; 0 without propensities.
+    Of each label: the samples that have it and for which it is predicted (`right`), that have it, and for
+    which it is predicted. `exact` counts samples whose set is predicted exactly; `ranking_loss` and
+    `precision` are sums over the samples, see `figures`. `top` and `weighted`, of shape (2, len(RANKS)),
+    are the sums of precision@k and nDCG@k, and the weights of the hits among the first k with their
+    maximum; 0 without propensities.
     """
 
     right: NDArray[np.int64]
@@ -77,12 +68,7 @@ class SetCounts(FieldSums):
 
 @dataclass(frozen=True)
 class Places:
-    """Among the labels of dataset and model together: where each class of both stands, and how many they are.
-
-    Attributes
-    ----------
-    of_truth, of_model : integer arrays of shape (n_classes,)
-    """
+    """Positions of the classes of dataset and model among the labels of both, and the number of these."""
 
     of_truth: NDArray[np.intp]
     of_model: NDArray[np.intp]
@@ -92,17 +78,7 @@ class Places:
 def count_sets(
     part: LabelledPart, model: Model, places: Places, inverse: NDArray[np.float64] | None = None
 ) -> SetCounts:
-    """Count what a part adds.
-
-    Parameters
-    ----------
-    part : LabelledPart
-        Whose labels are sets.
-    model : Model
-        Of sets.
-    inverse : float64 array of shape (model.n_classes,), optional
-        Inverse propensities.
-    """
+    """Count the label sets of a part; `inverse` has the inverse propensity of each class of the model."""
     column, n_classes = part.labels, model.n_classes
     n_rows, n_labels = len(column), places.n_labels
     rows, codes = pairs_of(column)
@@ -137,12 +113,8 @@ def _ranking(
 ) -> tuple[float, float]:
     """Return the sums over samples of ranking loss and average precision.
 
-    Parameters
-    ----------
-    rows, codes : int64 arrays of shape (n_labels,)
-        Row, increasing, and class of every label.
-    tiles : callable
-        Gives the scores, for some classes at a time after the first of these, as often as it is called.
+    `rows`, increasing, and `codes` have one element for every label. `tiles` gives the scores of some
+    classes at a time, after the first of these, as often as it is called.
     """
     starts = np.searchsorted(rows, np.arange(n_rows + 1))
     own, above = np.empty(len(codes)), np.zeros(len(codes), np.int64)

@@ -14,16 +14,10 @@ from bigmc.store.files.outputs import Output
 
 @dataclass(frozen=True)
 class Subject:
-    """What was measured.
+    """The model and the data that were measured.
 
-    Attributes
-    ----------
-    model : str
-        Absolute path or address of the model.
-    dataset : str
-        Digest of the dataset.
-    n_nonzero_features : int
-        Of the model; of models that are equally good the smaller one is published.
+    The model's path is absolute; `dataset` is a digest. Of equally good models the one with fewer
+    non-zero features is published.
     """
 
     model: str
@@ -43,10 +37,7 @@ def stored_figures(
 ) -> Evaluation | None:
     """Return the figures that an earlier run of the same evaluation wrote; None if it did not.
 
-    Parameters
-    ----------
-    labels : iterable
-        Of model and dataset: JSON has made texts of those that are keys.
+    `labels` are those of model and dataset: JSON has turned labels that are keys into texts.
     """
     try:
         stored = json.loads(output.content() or b"")

@@ -28,11 +28,6 @@ class Contribution(NamedTuple):
     """What one word, or other named feature, adds to the score of a class.
 
     Where a model looks at characters within words, it is what all of them in the word add.
-
-    Attributes
-    ----------
-    word : str
-    value : float
     """
 
     word: str
@@ -41,17 +36,7 @@ class Contribution(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassExplanation:
-    """The score of one class and where it comes from.
-
-    Attributes
-    ----------
-    label : object
-    score : float
-    words : tuple of Contribution
-        By falling absolute value.
-    probability : float or None
-        Of a model that has probabilities.
-    """
+    """The score of one class and where it comes from: words by falling absolute contribution."""
 
     label: Any
     score: float
@@ -94,14 +79,10 @@ class Explanation:
 def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any], top: int) -> Explanation:
     """Return the contribution of every word of a sample to every class.
 
-    For a linear model it is the word's weighted value times its weights: contributions and
-    intercept add up to the score. For trees it is the score minus that of the sample without the word. Words
-    in the same feature share its contribution in proportion to their counts.
-
-    Raises
-    ------
-    DataError
-        If the model was not trained on named columns.
+    For a linear model it is the word's weighted value times its weights: contributions and intercept add
+    up to the score. For trees it is the score minus that of the sample without the word. Words in the
+    same feature share its contribution in proportion to their counts. `DataError` if the model was not
+    trained on named columns.
     """
     if not reader.spec.columns:
         raise DataError("the model was trained on arrays, whose features have no words", "look at coef_")
@@ -123,13 +104,7 @@ def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any],
 
 
 def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[str, Any]:
-    """Return a sample; for a model of several columns, parse a text as a JSON object.
-
-    Raises
-    ------
-    DataError
-        If the text is not a JSON object.
-    """
+    """Return a sample; for a model of several columns, parse a text as a JSON object or raise `DataError`."""
     if not isinstance(sample, str) or is_one_text(spec) or not spec.columns:
         return sample
     cure = f"give a JSON object with the columns {', '.join(spec.columns)}"
@@ -147,13 +122,8 @@ def _by_word(
 ) -> tuple[list[str], NDArray[np.float64]]:
     """Return the words of a sample and their contributions to every class, shape (n_words, n_classes).
 
-    Parameters
-    ----------
-    occurrences : counter of pairs of word and feature
-    features : int32 array of shape (n_entries,)
-        The non-zero features of the sample.
-    parts : array of shape (n_entries, n_classes)
-        Contribution of each feature.
+    `occurrences` counts pairs of word and feature; `features` are the non-zero features of the sample,
+    and `parts` their contributions, of shape (n_entries, n_classes).
     """
     pairs = list(occurrences)
     counts = np.array([occurrences[pair] for pair in pairs], np.float64)

@@ -11,23 +11,11 @@ from bigmc.model import Model
 
 
 def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspection:
-    """Return the features with the largest weights for each class.
+    """Return the `top` features with the largest weights for each of the first `n_classes` classes.
 
-    Parameters
-    ----------
-    top : int, optional
-        Maximum number of features per class.
-    n_classes : int, optional
-        Number of classes to list, the first ones; by default all.
-
-    Returns
-    -------
-    dict
-        ``n_features``, ``n_nonzero_features`` and ``classes``: for each class ``label``, further facts of its
-        kind of model (for linear models ``intercept``), and ``features``, by decreasing
-        absolute weight: ``index``, ``weight`` and ``names``. A name of a hashed feature has a ``sign``, with
-        which its occurrences count, and a ``count``; several names are a known collision. A column
-        of arrays has its own name; without names the list is empty.
+    Features are in the order of decreasing absolute weight. A name of a hashed feature has a ``sign``,
+    with which its occurrences count, and a ``count``; several names are a known collision. A column of
+    arrays has its own name; without names the list is empty.
     """
     names = _feature_names(model)
     classes: list[ClassFeatures] = []
@@ -36,11 +24,7 @@ def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspec
         # Equal weights in the order of the features.
         order = np.argsort(-np.abs(weights), kind="stable")[: max(top, 0)]
         strongest: list[WeightedFeature] = [
-            {
-                "index": int(features[j]),
-                "weight": float(weights[j]),
-                "names": names.get(int(features[j]), []),
-            }
+            {"index": int(features[j]), "weight": float(weights[j]), "names": names.get(int(features[j]), [])}
             for j in order
             if weights[j] != 0
         ]

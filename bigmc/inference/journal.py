@@ -27,15 +27,10 @@ Tables = tuple[pa.Table, pa.Table]
 
 
 class Journal:
-    """Keeps the tables of finished parts in a folder.
+    """Keeps the tables of finished parts in the existing folder of a run.
 
-    The file of parts holds two Arrow streams per part. Another file has the committed numbers of parts and
-    bytes; it is replaced only after those bytes are on disk. Later bytes are truncated.
-
-    Parameters
-    ----------
-    folder : Path
-        Existing folder of the run.
+    The file of parts holds two Arrow streams per part. Another file has the committed numbers of parts
+    and bytes; it is replaced only after those bytes are on disk. Later bytes are truncated.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -35,23 +35,18 @@ class LabelledPart(Protocol):
     @property
     def labels(self) -> pa.ChunkedArray:
         """Codes among the classes of the samples: int32, or lists of them."""
-        ...
 
     def codes(self) -> NDArray[np.int32]:
         """Return the predicted class of every row."""
-        ...
 
     def scores(self) -> NDArray[np.float64]:
         """Return the scores, shape (n_rows, n_classes)."""
-        ...
 
     def sets(self) -> pa.ListArray:
         """Return the codes of the predicted set of labels of every row."""
-        ...
 
     def tiles(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Yield the first of some classes, and the scores of these classes."""
-        ...
 
 
 class LabelledInput(Protocol):
@@ -60,33 +55,26 @@ class LabelledInput(Protocol):
     @property
     def classes(self) -> NDArray[Any]:
         """The labels that occur, by code."""
-        ...
 
     @property
     def has_sets(self) -> bool:
         """Whether labels are sets."""
-        ...
 
     @property
     def ends(self) -> NDArray[np.int64]:
         """Number of rows up to the end of each part."""
-        ...
 
     def check(self, model: Model) -> None:
         """Raise an error if the model has other features."""
-        ...
 
     def workers(self, model: ModelOutline, resources: Resources) -> Workers:
         """Return the workers for predicted labels; raise `MemoryLimitError` if none fits."""
-        ...
 
     def scoring_workers(self, model: ModelOutline, resources: Resources) -> Workers:
         """Return the workers for labels and probabilities; raise `MemoryLimitError` if none fits."""
-        ...
 
     def part(self, number: int, model: Model, scratch_bytes: int) -> LabelledPart:
         """Return a part, using at most `scratch_bytes` besides the model."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,9 @@ DELIMITED = ("csv", "tsv")
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """Where the labels of raw data are.
+    """Where the labels of raw data are: a column, or None if the labels are separate from a matrix.
 
-    Attributes
-    ----------
-    name : str or None
-        Name of the column; None if the labels are separate from a matrix.
-    separator : str or None
-        Separator between several labels of a row.
+    `separator` separates several labels of a row.
     """
 
     name: str | None
@@ -45,10 +40,7 @@ class LabelColumn:
     def of(cls, options: EvaluateOptions, format: str) -> LabelColumn:
         """Return the label column in the options, for sources of a format.
 
-        Raises
-        ------
-        DataError
-            If it is not given, or the sources have no columns.
+        `DataError` if it is not given, or the sources have no columns.
         """
         if format in MATRICES:
             if options.label is not None or options.label_separator is not None:
@@ -64,13 +56,7 @@ class LabelColumn:
         return () if self.name is None else (self.name,)
 
     def values(self, batch: Batch) -> pa.Array:
-        """Return the labels of the rows of a batch: one, or a list, for each.
-
-        Raises
-        ------
-        DataError
-            If one is missing.
-        """
+        """Return the label, or list of labels, of each row of a batch; `DataError` if one is missing."""
         labels = batch.labels if self.name is None or batch.table is None else batch.table.column(self.name)
         if labels is None:
             raise DataError(f"{batch.path}: no labels", "give data with its labels")
@@ -87,12 +73,8 @@ class LabelColumn:
 class LabelledFiles:
     """Labelled rows of raw files or arrays, in parts that fit the memory limit.
 
-    Attributes
-    ----------
-    n_workers, scratch_bytes : int
-        Number of workers that memory allows, and the bytes of each.
-    classes : array of shape (n_classes,)
-        The labels that occur, sorted; set by `with_classes`, like the next.
+    `scratch_bytes` is the memory of each of the `n_workers` that fit. `with_classes` sets `classes`, the
+    sorted labels that occur, and `has_sets`.
     """
 
     rows: RawInput
@@ -110,26 +92,19 @@ class LabelledFiles:
     ) -> LabelledFiles:
         """Return the parts of the rows, before the model is read.
 
-        Raises
-        ------
-        DataError
-            If the rows lack a column that the model needs, or the labels.
-        MemoryLimitError
-            If the memory limit does not allow one worker.
+        `DataError` if the rows lack a column that the model needs, or the labels; `MemoryLimitError`
+        if the memory limit does not allow one worker.
         """
         if column.name is not None and rows.sources[0].format in DELIMITED:
             rows = rows.with_types({column.name: pa.string()})
-        plan = rows.plan(model, PredictOptions(keep=column.names, scores=True), resources, None)
+        plan = rows.parts_within(model, PredictOptions(keep=column.names, scores=True), resources, None)
         workers = plan.engine.n_threads, plan.scratch_bytes
         return cls(rows, column, plan.parts, plan.reading, *workers)
 
     def with_classes(self, model: Model, resources: Resources) -> LabelledFiles:
         """Return the same rows with the classes of their labels, which takes a pass over the labels.
 
-        Raises
-        ------
-        DataError
-            If a label is missing, or has another type than the classes of the model.
+        `DataError` if a label is missing, or has another type than the classes of the model.
         """
         known = model.classes.tolist()[0]
         labels: set[object] = set()

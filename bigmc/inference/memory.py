@@ -22,21 +22,9 @@ def smallest_limit(model: ModelOutline) -> int:
 def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: str) -> tuple[int, int]:
     """Return the number of workers that a memory limit allows, and the bytes of each for scoring.
 
-    Parameters
-    ----------
-    limit : int
-        Bytes above the bare process.
-    n_workers : int
-        Workers wanted.
-    result : int
-        Bytes of the result of one part; per worker one is held and another waits, and one is being written.
-    step : str
-        Name of the step, for the message.
-
-    Raises
-    ------
-    MemoryLimitError
-        If it does not allow one worker; the message lists what is needed.
+    `limit` is above the bare process. `result` is the bytes of the result of one part: per worker one is
+    held and another waits, and one is being written. `MemoryLimitError`, with the name of the step and
+    what is needed, if not even one worker fits.
     """
     model_bytes = model.kept_bytes
     # the other bytes of opening are freed before scoring
@@ -58,24 +46,10 @@ def divide(model: ModelOutline, limit: int, n_workers: int, result: int, step: s
 
 
 def divide_limit(model: ModelOutline, resources: Resources, result: int, task: str) -> tuple[Engine, int]:
-    """Return the engine with as many workers as memory allows, and the bytes of each.
-
-    Parameters
-    ----------
-    result : int
-        Bytes of the result of a part.
-    task : str
-        Name of the work, for messages.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the limit does not allow one worker.
-    """
+    """Return the engine with as many workers as memory allows, and the bytes of each, as `divide`."""
     engine, own = resources.engine, own_copy(model, resources.engine)
     n_threads, scratch = plan_within(
-        resources.memory_limit,
-        lambda limit: divide(model, limit - own, engine.n_threads, result, task),
+        resources.memory_limit, lambda limit: divide(model, limit - own, engine.n_threads, result, task)
     )
     return engine.at_most(n_threads), scratch
 

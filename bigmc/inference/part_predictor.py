@@ -9,13 +9,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bigmc.inference.prediction_plan import PredictionPlan
 from bigmc.inference.samples import feature_spec_of, usable_rows
 from bigmc.ingestion.parts.scan import EVERYTHING, Batch, Part, ReadRequest
 from bigmc.ingestion.readers.rejects import Reject
-from bigmc.model import Model
+from bigmc.model import Model, ModelSource
 from bigmc.options.inference import PredictOptions
-from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
+
+N_ODD = "n_odd_values"
+"""Metadata of a table of predictions: how many values were no numbers or dates and counted as missing."""
 
 Predicted = tuple[pa.Table, list[Reject]]
 Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes or sets, scores if wanted
@@ -23,16 +26,10 @@ Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes o
 
 @dataclass(frozen=True)
 class PartPredictor:
-    """Predicts the samples of a part, on any worker.
+    """Predicts the samples of a part, on any worker, using at most `scratch_bytes` besides the model.
 
-    Attributes
-    ----------
-    scratch_bytes : int
-        Bytes that it may use besides the model.
-    kept : pyarrow.Schema
-        The copied columns of the source, with their types.
-    reading : ReadRequest
-        How raw sources are read.
+    `kept` has the copied columns of the source, with their types; `reading` says how raw sources are
+    read.
     """
 
     model: Model
@@ -41,77 +38,72 @@ class PartPredictor:
     kept: pa.Schema
     reading: ReadRequest = EVERYTHING
 
-    def shard(self, shard: int, dataset: Dataset) -> pa.Table:
-        """Return the predictions of a shard of a dataset."""
-        rows = dataset.shards[shard].table(["row_id", *self.kept.names])
-        ids, kept = rows.column("row_id").to_numpy(), rows.select(self.kept.names).cast(self.kept)
-        if self.options.per_class:
-            scores = self.model.shard_scores(dataset, shard, self.scratch_bytes)
-            return self._table(ids, self._predicted(scores), scores, kept)
-        if self.model.label_threshold is not None:
-            predicted = self.model.shard_sets(dataset, shard, self.scratch_bytes)
-        else:
-            predicted = pa.array(self.model.shard_codes(dataset, shard, self.scratch_bytes))
-        return self._table(ids, predicted, self._no_scores, kept)
+    @classmethod
+    def of(cls, source: ModelSource, options: PredictOptions, plan: PredictionPlan) -> PartPredictor:
+        """Return the predictor of a plan; the model is read here, after planning memory."""
+        model = source.load()
+        if options.proba:
+            model.check_probabilities()
+        return cls(model, options, plan.scratch_bytes, plan.kept, plan.reading)
 
     def raw(self, part: Part, batches: Iterable[Batch]) -> Predicted:
         """Return the predictions of a part of raw files or arrays, and the rows set aside."""
         # Batches of arrays may have only a dozen rows, and every table costs some KB.
-        done: list[Scored] = [(np.empty(0, np.int64), self._predicted(self._no_scores), self._no_scores)]
+        done: list[Scored] = [(np.empty(0, np.int64), self.predicted(self.no_scores), self.no_scores)]
         rejects: list[Reject] = []
+        n_odd = 0
         kept = [self.kept.empty_table()]
         spec, on_bad_row = feature_spec_of(self.model), self.options.on_bad_row
         for batch in batches:
             good, rejected, rows = usable_rows(batch, part, spec, self.model.n_features, on_bad_row)
             rejects += [*batch.rejects, *rejected]
             if good.n_rows:
+                n_odd += 0 if good.table is None else spec.count_odd(good.table)
                 if self.kept.names:
                     kept.append(pa.Table.from_batches([good.table]).select(self.kept.names).cast(self.kept))
                 done += self._predict_rows(good.row, rows)
         ids, predicted, scores = zip(*done, strict=True)
         values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
-        return self._table(*values, pa.concat_tables(kept)), rejects
+        table = self.table(*values, pa.concat_tables(kept))
+        return table.replace_schema_metadata({N_ODD: str(n_odd)} if n_odd else None), rejects
 
     def of_rows(self, first: int, rows: Rows, kept: pa.Table) -> pa.Table:
         """Return the predictions of rows, with ids from `first` on; `kept` has the columns to copy."""
         row_ids = np.arange(first, first + len(rows.indptr) - 1)
         ids, predicted, scores = zip(*self._predict_rows(row_ids, rows), strict=True)
         values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
-        return self._table(*values, kept)
+        return self.table(*values, kept)
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the result."""
-        none = self._no_scores
-        empty = self._table(np.empty(0, np.int64), self._predicted(none), none, self.kept.empty_table())
+        none = self.no_scores
+        empty = self.table(np.empty(0, np.int64), self.predicted(none), none, self.kept.empty_table())
         return empty.schema
 
     def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
         """Predict in chunks of rows, so that the scores of many classes fit."""
         step = max(1, self.scratch_bytes // 8 // (8 * self.model.n_classes))
         for lo in range(0, len(ids), step):
-            indptr = rows.indptr[lo : lo + step + 1]
-            entries = slice(int(indptr[0]), int(indptr[-1]))
-            some = rows._replace(
-                indptr=indptr - indptr[0], indices=rows.indices[entries], data=rows.data[entries]
-            )
-            scores = self.model.scores(some)
-            predicted = self._predicted(scores)
-            yield ids[lo : lo + step], predicted, scores if self.options.per_class else self._no_scores
+            scores = self.model.scores(rows.between(lo, min(lo + step, len(ids))))
+            predicted = self.predicted(scores)
+            yield ids[lo : lo + step], predicted, scores if self.options.per_class else self.no_scores
 
-    def _predicted(self, scores: NDArray[np.float64]) -> pa.Array:
+    def predicted(self, scores: NDArray[np.float64]) -> pa.Array:
         """Return the code of the largest score of each row, or the set of codes above the threshold."""
         if self.model.label_threshold is not None:
             return self.model.sets(scores)
         return pa.array(np.argmax(scores, axis=1).astype(np.int32))
 
     @property
-    def _no_scores(self) -> NDArray[np.float64]:
+    def no_scores(self) -> NDArray[np.float64]:
+        """Scores of no rows."""
         return np.empty((0, self.model.n_classes))
 
-    def _table(
+    def table(
         self, ids: NDArray[np.int64], predicted: pa.Array, scores: NDArray[np.float64], kept: pa.Table
     ) -> pa.Table:
+        """Return the table of some rows; `scores` are used only if they are written."""
         labels = self.model.classes.tolist()
         table = {"row_id": pa.array(ids, pa.int64())}
         table |= {name: kept.column(name).combine_chunks() for name in kept.column_names}

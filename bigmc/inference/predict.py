@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
 from bigmc.engine import Resources
 from bigmc.errors import DataError
 from bigmc.inference.journal import PARTS, POSITION, Journal, Tables
-from bigmc.inference.part_predictor import PartPredictor
-from bigmc.inference.prediction_plan import PredictionInput, PredictionPlan, predictions
+from bigmc.inference.part_predictor import N_ODD, PartPredictor, Predicted
+from bigmc.inference.prediction_plan import PredictionPlan
 from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA, rejects_table
@@ -41,20 +41,38 @@ JOB, RESULT, REJECTS = "job.json", "result", "rejects.parquet"
 
 @dataclass(frozen=True)
 class PredictionCounts:
-    """Numbers of predicted and of rejected rows."""
+    """Numbers of predicted and of rejected rows, and of odd values that counted as missing."""
 
     n_samples: int
     n_quarantined: int
+    n_odd_values: int = 0
+
+
+class PredictionInput(Protocol):
+    """Rows to predict: of a dataset, or of raw files and arrays."""
+
+    @property
+    def identity(self) -> Any | None:
+        """Identity of the rows, as JSON data; None if they are only in memory."""
+
+    def plan(
+        self, model: ModelSource, options: PredictOptions, resources: Resources, part_bytes: int | None
+    ) -> tuple[PredictionPlan, PartPredictor]:
+        """Return how to predict every row; `part_bytes`, of an interrupted run, is kept if memory allows.
+
+        `DataError` if the rows lack a column that the model needs, or one to copy; `ModelError` if they
+        have other features; `MemoryLimitError` if the memory limit does not allow one worker.
+        """
+
+    def predict(self, part: Any, predictor: PartPredictor) -> Predicted:
+        """Return the predictions of a part and the rows set aside, on any worker."""
 
 
 @dataclass(frozen=True)
 class PredictionJob:
     """Prediction of one source by one model, to one output.
 
-    Attributes
-    ----------
-    model : ModelSource
-        Read after planning memory; predictions of a model without a file are never resumed.
+    The model is read after planning memory; predictions of a model without a file are never resumed.
     """
 
     model: ModelSource
@@ -65,16 +83,9 @@ class PredictionJob:
     def run(self, source: PredictionInput, if_exists: IfExists = IfExists.REFUSE) -> PredictionCounts:
         """Predict all rows that are not predicted yet.
 
-        Raises
-        ------
-        DataError
-            If the source is invalid, or another file is in place of the result.
-        ModelError
-            If the source has other features than the model.
-        BusyError
-            If another process writes the same result.
-        MemoryLimitError
-            If the memory limit does not allow one worker.
+        `DataError` if the source is invalid, or another file is in place of the result; `ModelError`
+        if the source has other features than the model; `BusyError` if another process writes the
+        same result; `MemoryLimitError` if the memory limit does not allow one worker.
         """
         quarantine = self.options.on_bad_row == "quarantine"
         if self.output.kind is OutputKind.STREAM:
@@ -96,17 +107,6 @@ class PredictionJob:
     @property
     def _work(self) -> Path:
         return self._folder.path
-
-    def _planned(
-        self, source: PredictionInput, part_bytes: int | None
-    ) -> tuple[PredictionPlan, PartPredictor]:
-        """Return the plan and its predictor; the model is read after the plan succeeds."""
-        plan = source.plan(self.model.outline, self.options, self.resources, part_bytes)
-        model = self.model.load()
-        if self.options.proba:
-            model.check_probabilities()
-        source.check(model)
-        return plan, PartPredictor(model, self.options, plan.scratch_bytes, plan.kept, plan.reading)
 
     def _made(self, source: PredictionInput) -> Mapping[str, Any] | None:
         """Return the inputs of the result; None if one is only in memory."""
@@ -139,7 +139,7 @@ class PredictionJob:
         result, rejects = self._work / RESULT, self._work / REJECTS
         with Journal(self._work) as journal:
             part_bytes = self._claim(journal, made)
-            plan, predictor = self._planned(source, part_bytes)
+            plan, predictor = source.plan(self.model, self.options, self.resources, part_bytes)
             if plan.part_bytes != part_bytes:
                 journal.clear()
                 job = {"made": made, "part_bytes": plan.part_bytes}
@@ -156,7 +156,7 @@ class PredictionJob:
     def _write_tables(
         self, schema: pa.Schema, n_rows: int, tables: Iterator[Tables], file: IO[bytes], rejects: Path
     ) -> PredictionCounts:
-        n_samples = n_rejects = 0
+        n_samples = n_rejects = n_odd = 0
         with ExitStack() as files:
             writer = files.enter_context(open_writer(self.output, file, schema))
             aside: Any = None
@@ -168,24 +168,23 @@ class PredictionJob:
                         aside = files.enter_context(pq.ParquetWriter(target, REJECT_SCHEMA))
                     aside.write_table(bad)
                 n_samples += predicted.num_rows
+                n_odd += int((predicted.schema.metadata or {}).get(N_ODD.encode(), 0))
                 n_rejects += bad.num_rows
                 done = n_samples + n_rejects
                 self.resources.progress(Progress("predict", done, n_rows, "rows"))
-        return PredictionCounts(n_samples, n_rejects)
+        return PredictionCounts(n_samples, n_rejects, n_odd)
 
     def _stream(self, source: PredictionInput) -> PredictionCounts:
-        plan, predictor = self._planned(source, None)
-        tables = ((table, rejects_table(bad)) for table, bad in predictions(source, plan, predictor, 0))
+        plan, predictor = source.plan(self.model, self.options, self.resources, None)
+        parts = plan.engine.map(source.predict, plan.parts, predictor)
+        tables = ((table, rejects_table(bad)) for _, (table, bad) in parts)
         with closing(self.output.open_stream()) as file:
             return self._write_tables(predictor.schema, plan.n_rows, tables, file, Path(os.devnull))
 
     def _claim(self, journal: Journal, made: Mapping[str, Any] | None) -> int | None:
         """Return the part size of an interrupted run to resume; None if there is none.
 
-        Raises
-        ------
-        DataError
-            If there are parts of other predictions.
+        `DataError` if there are parts of other predictions.
         """
         job = self._work / JOB
         if journal.n_parts and job.exists():
@@ -206,9 +205,9 @@ def _tables(
 ) -> Iterator[Tables]:
     """Yield the tables of all parts: finished ones of an interrupted run, then new ones."""
     yield from journal.replay()
-    n_missing = len(plan.parts) - journal.n_parts
-    for table, bad in predictions(source, plan, predictor, journal.n_parts):
+    missing = plan.parts[journal.n_parts :]
+    for _, (table, bad) in plan.engine.map(source.predict, missing, predictor):
         rejects = rejects_table(bad)
-        if n_missing > 1:
+        if len(missing) > 1:
             journal.append((table, rejects))
         yield table, rejects

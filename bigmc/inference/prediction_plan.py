@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
-from bigmc.engine import Engine, Resources
-from bigmc.inference.part_predictor import PartPredictor, Predicted
+from bigmc.engine import Engine
 from bigmc.ingestion.parts.scan import EVERYTHING, ReadRequest
-from bigmc.model import Model, ModelOutline
+from bigmc.model import ModelOutline
 from bigmc.options.inference import PredictOptions
 
 TASK = "prediction"
@@ -30,24 +29,11 @@ KEPT_COST = 64
 
 @dataclass(frozen=True)
 class PredictionPlan:
-    """The parts of an input, their workers, and memory.
+    """The parts of an input, their workers, and the bytes of each besides the model.
 
-    Attributes
-    ----------
-    engine : Engine
-        Engine with as many workers as memory allows.
-    scratch_bytes : int
-        Bytes that a worker may use besides the model.
-    parts : sequence
-        Numbers of shards, or parts of raw sources.
-    n_rows : int
-        Rows of all parts.
-    kept : pyarrow.Schema
-        The copied columns of the input, with their types.
-    reading : ReadRequest
-        How raw sources are read.
-    part_bytes : int
-        Approximate source bytes of a part; 0 for datasets, whose parts do not depend on the memory limit.
+    Parts are numbers of shards, or parts of raw sources of about `part_bytes`, which is 0 for datasets:
+    their parts do not depend on the memory limit. `n_rows` is that of all parts; `kept` has the copied
+    columns of the input, with their types; `reading` says how raw sources are read.
     """
 
     engine: Engine
@@ -57,53 +43,6 @@ class PredictionPlan:
     kept: pa.Schema
     reading: ReadRequest = EVERYTHING
     part_bytes: int = 0
-
-
-class PredictionInput(Protocol):
-    """Rows to predict: of a dataset, or of raw files and arrays."""
-
-    @property
-    def identity(self) -> Any | None:
-        """Identity of the rows, as JSON data; None if they are only in memory."""
-        ...
-
-    def plan(
-        self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
-    ) -> PredictionPlan:
-        """Return how to predict every row.
-
-        Parameters
-        ----------
-        part_bytes : int or None
-            Part size of an interrupted run, kept if memory allows.
-
-        Raises
-        ------
-        DataError
-            If the rows lack a column that the model needs, or one to copy.
-        MemoryLimitError
-            If the memory limit does not allow one worker.
-        """
-        ...
-
-    def check(self, model: Model) -> None:
-        """Check the features of the model that its outline does not show."""
-        ...
-
-    def predict(self, part: Any, predictor: PartPredictor) -> Predicted:
-        """Return the predictions of a part and the rows set aside, on any worker."""
-        ...
-
-
-def predictions(
-    source: PredictionInput, plan: PredictionPlan, predictor: PartPredictor, first: int
-) -> Iterator[Predicted]:
-    """Yield the predictions of the parts from number `first` on, in their order."""
-    return (predicted for _, predicted in plan.engine.map(_predict, plan.parts[first:], source, predictor))
-
-
-def _predict(part: Any, source: PredictionInput, predictor: PartPredictor) -> Predicted:
-    return source.predict(part, predictor)
 
 
 def row_cost(model: ModelOutline, options: PredictOptions) -> int:

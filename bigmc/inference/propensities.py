@@ -40,18 +40,8 @@ def weighted_sums(
 ) -> NDArray[np.float64]:
     """Return the sums over samples of the weights of hits among the first k, and of their maximum.
 
-    Parameters
-    ----------
-    top : int64 array of shape (n_rows, k)
-        Result of `bigmc.inference.top_labels.top_classes`.
-    rows, codes : int64 arrays of shape (n_labels,)
-        Row and class of every label.
-    inverse : float64 array of shape (n_classes,)
-        Weight of a hit of each class.
-
-    Returns
-    -------
-    float64 array of shape (2, len(RANKS))
+    `top` is the result of `bigmc.inference.top_labels.top_classes`; `rows` and `codes` have one element
+    for every label, `inverse` the weight of a hit of each class. The sums have the shape (2, len(RANKS)).
     """
     n_classes = len(inverse)
     pairs = np.arange(len(top))[:, None] * n_classes + top

@@ -34,7 +34,7 @@ from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
 from bigmc.ingestion.sources.source import Source
-from bigmc.model import Model, ModelOutline
+from bigmc.model import ModelOutline, ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.options.raw import FileOptions
 
@@ -43,19 +43,10 @@ SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 
 
 class RawInput:
-    """The rows of raw files or arrays.
-
-    Parameters
-    ----------
-    source : path, glob, directory, address, array, table, or a list of these
-    files : FileOptions, optional
-        Format of the files.
-    labels : array-like, optional
-        Labels of the rows of an array; all three as for `expand_sources`.
+    """The rows of raw files or arrays; parameters as for `expand_sources`.
 
     Attributes
     ----------
-    sources : list of Source
     base : str
         Base folder of relative paths, since workers may run in another folder.
     types : mapping of str to pyarrow.DataType
@@ -79,6 +70,13 @@ class RawInput:
         return [source.identity() for source in self.sources]
 
     def plan(
+        self, model: ModelSource, options: PredictOptions, resources: Resources, part_bytes: int | None
+    ) -> tuple[PredictionPlan, PartPredictor]:
+        """Return the plan and its predictor; the plan has already checked the columns."""
+        plan = self.parts_within(model.outline, options, resources, part_bytes)
+        return plan, PartPredictor.of(model, options, plan)
+
+    def parts_within(
         self, model: ModelOutline, options: PredictOptions, resources: Resources, part_bytes: int | None
     ) -> PredictionPlan:
         """Return the plan, with parts small enough that results fit besides the model."""
@@ -109,9 +107,6 @@ class RawInput:
         n_rows = sum(part.n_rows for part in parts)
         return PredictionPlan(engine, scratch, parts, n_rows, kept, reading, part_bytes)
 
-    def check(self, model: Model) -> None:
-        """Do nothing: the plan has already checked the columns."""
-
     def predict(self, part: Part, predictor: PartPredictor) -> Predicted:
         """Return the predictions of a part, and the rows set aside."""
         batches = read(part, predictor.reading, sources=self.sources, base=self.base)
@@ -135,10 +130,7 @@ def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resourc
 def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
     """Return the maximum bytes for reading a part: its longest record, the footer of its file.
 
-    Raises
-    ------
-    MemoryLimitError
-        If the memory limit does not allow them.
+    `MemoryLimitError` if the memory limit does not allow them.
     """
     held = [bytes_held(part) + part.footer_bytes for part in parts]
     largest = int(np.argmax(held)) if held else 0

@@ -31,7 +31,7 @@ class ByLabel(TypedDict):
 
 
 class Evaluation(ByLabel):
-    """Figures of a model on labelled data; `bigmc.inference.evaluate.evaluate` describes them."""
+    """Figures of a model on labelled data; `bigmc.evaluate` describes them."""
 
     accuracy: float
     n_samples: int
@@ -83,6 +83,7 @@ class PredictResult(TypedDict):
     predictions: str
     n_samples: int
     n_quarantined: int
+    n_odd_values: NotRequired[int]
     seconds: float
     peak_memory_bytes: int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,17 +31,7 @@ SCORE_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class SampleReader:
-    """Turns samples in memory, or in files, into the rows that a model scores.
-
-    Attributes
-    ----------
-    spec : FeatureSpec
-        How columns become features.
-    n_features : int
-        Width of the rows.
-    batch_rows : int
-        Most rows of a batch.
-    """
+    """Turns samples in memory, or in files, into the rows that a model scores, by batches."""
 
     spec: FeatureSpec
     n_features: int
@@ -65,16 +56,10 @@ class SampleReader:
     def batches(self, data: Any) -> Iterator[Rows]:
         """Yield the rows of samples, in their order.
 
-        Parameters
-        ----------
-        data : sequence of str, sequence of dict, data frame, Arrow table, or path
-            Texts, where the model was trained on one text column and no others; else the columns of the
-            model by name, others being ignored. A path is of a file that `bigmc.ingest` reads.
-
-        Raises
-        ------
-        DataError
-            If a column is missing, or a value cannot be used; the message names the row.
+        The data are texts, if the model was trained on one text column and no others; else the
+        columns of the model by name, in dicts, a data frame or an Arrow table, other columns being
+        ignored; or the path of a file that `bigmc.ingest` reads. `DataError`, naming the row, if a
+        column is missing, or a value cannot be used.
         """
         for table in self.tables(data):
             yield rows_of(self.spec.transform(table), self.n_features)
@@ -94,6 +79,9 @@ class SampleReader:
                 raise DataError(
                     f"sample {position}: {bad[position]}", "remove the sample, or give it a value"
                 )
+            n_odd = self.spec.count_odd(table)
+            if n_odd:
+                warnings.warn(f"{n_odd:,} values are no numbers or dates and count as missing", stacklevel=2)
             yield table
 
     def _tables(self, data: Any) -> Iterator[pa.RecordBatch]:
@@ -172,12 +160,9 @@ def feature_spec_of(model: Model | ModelOutline) -> FeatureSpec:
 def usable_rows(
     batch: Batch, part: Part, spec: FeatureSpec, n_features: int, on_bad_row: OnBadRow
 ) -> tuple[Batch, list[Reject], Rows]:
-    """Return a batch without the rows that cannot be used, these, and the others in the features of a model.
+    """Return a batch without its bad rows, these, and the good ones in the features of a model.
 
-    Raises
-    ------
-    DataError
-        At the first bad row, when it shall stop the run.
+    `DataError` at the first bad row, if it shall stop the run.
     """
     bad = {} if batch.table is None else spec.find_bad(batch.table)
     good, rejects = set_aside(batch, bad, part, on_bad_row)
@@ -186,13 +171,7 @@ def usable_rows(
 
 
 def rows_of(samples: Samples, n_features: int) -> Rows:
-    """Return samples as rows of a model's width.
-
-    Raises
-    ------
-    DataError
-        If they are wider, or dense and of another width.
-    """
+    """Return samples as rows of a model's width; `DataError` if they are wider, or dense and narrower."""
     if isinstance(samples, Rows):
         if samples.n_features > n_features:
             raise DataError(
@@ -202,9 +181,7 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
         return samples._replace(n_features=n_features)
     if samples.shape[1] != n_features:
         raise DataError(f"the samples have {samples.shape[1]} features, the model {n_features}")
-    stored = samples != 0
-    indptr = np.concatenate([[0], np.cumsum(stored.sum(axis=1, dtype=np.int64))])
-    return Rows(indptr, np.nonzero(stored)[1].astype(np.int32), samples[stored], n_features)
+    return Rows.of_dense(samples)
 
 
 def _is_frame(data: Any) -> bool:

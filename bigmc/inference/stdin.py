@@ -32,30 +32,17 @@ LONGEST_ROW = 4 << 20
 
 @dataclass(frozen=True)
 class StreamPredictor:
-    """Predicts rows as they come.
-
-    Attributes
-    ----------
-    options : PredictOptions
-        The format of files is ``"jsonl"``, as by default: only that tells a row by its line alone.
-    """
+    """Predicts rows as they arrive, as JSON lines: in no other format does a line alone tell a row."""
 
     model: Model
     options: PredictOptions
     output: Output
 
     def run(self, source: int = 0) -> int:
-        """Predict every row of an open file and return how many there were.
+        """Predict every row of an open file, by default standard input, and return how many there were.
 
-        Parameters
-        ----------
-        source : int
-            Number of the open file; 0 is standard input.
-
-        Raises
-        ------
-        DataError
-            At the first row that cannot be used, by its line; or if the output is no pipe or device.
+        `DataError` at the first row that cannot be used, by its line; or if the output is no pipe or
+        device.
         """
         asked = FileOptions(**values_of(FileOptions, self.options))
         if asked not in (FileOptions(), FileOptions(format="jsonl")):

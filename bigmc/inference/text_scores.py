@@ -29,15 +29,7 @@ from bigmc.model.linear_scoring import LinearScorer
 
 
 def score_batches(model: Model, reader: SampleReader, data: Any) -> Iterator[NDArray[np.float64]]:
-    """Yield the scores of samples, some rows of shape (n_rows, n_classes) at a time.
-
-    Parameters
-    ----------
-    reader : SampleReader
-        Of the model.
-    data
-        As for `SampleReader.batches`.
-    """
+    """Yield the scores of samples, as for `SampleReader.batches`, in arrays of shape (n_rows, n_classes)."""
     scorer, hasher = model.scorer, reader.spec.hasher
     if hasher is None or not is_one_text(reader.spec) or not _scores_hashes(scorer):
         for rows in reader.batches(data):
@@ -58,13 +50,7 @@ def _scores_hashes(scorer: Any) -> bool:
 
 
 class TextScores:
-    """Takes the hashes of a batch of texts and makes scores of them.
-
-    Parameters
-    ----------
-    scorer : LinearScorer
-        With rounded weights.
-    """
+    """Receives the hashes of a batch of texts and computes their scores with rounded weights."""
 
     def __init__(self, scorer: LinearScorer, hasher: TextHasher) -> None:
         assert scorer.rounded is not None
@@ -77,25 +63,14 @@ class TextScores:
         self._long: RowBuilder | None = None  # of a document too long for its hashes to be listed at once
 
     def of(self, texts: pa.Array) -> NDArray[np.float64]:
-        """Return the scores of texts, shape (n_texts, n_classes).
-
-        Raises
-        ------
-        DataError
-            If a text is missing or no UTF-8.
-        """
+        """Return the scores of texts, shape (n_texts, n_classes); `DataError` if one is null or not UTF-8."""
         self._scores = np.empty((len(texts), self._scores.shape[1]))
         self._n_done = 0
         self._hasher.hash_into(self, texts)
         scratch.trim()
         return self._scores
 
-    def add(
-        self,
-        offsets: NDArray[np.int64],
-        hashes: NDArray[np.uint32],
-        times: NDArray[np.uint16],
-    ) -> None:
+    def add(self, offsets: NDArray[np.int64], hashes: NDArray[np.uint32], times: NDArray[np.uint16]) -> None:
         """Score documents; parameters as for `RowBuilder.add`."""
         n_documents = len(offsets) - 1
         if n_documents == 0:

@@ -14,12 +14,8 @@ RANKS = (1, 3, 5)
 def top_classes(tiles: Iterable[tuple[int, NDArray[np.float64]]], n_rows: int, k: int) -> NDArray[np.int64]:
     """Return the codes of the `k` largest scores of each row, shape (n_rows, k), the largest first.
 
-    Of equal scores the lower code comes first; -1 fills up where there are fewer classes.
-
-    Parameters
-    ----------
-    tiles : iterable of (int, float64 array of shape (n_rows, width))
-        The first of some classes and their scores, for classes in rising order.
+    Of equal scores the lower code comes first; missing classes are -1. `tiles` has the first of some
+    classes and their scores, for classes in rising order.
     """
     best = np.full((n_rows, k), -np.inf)
     codes = np.full((n_rows, k), -1)
@@ -38,15 +34,9 @@ def top_sums(
 ) -> NDArray[np.float64]:
     """Return the sums over samples of precision@k, and of nDCG@k, shape (2, len(RANKS)).
 
-    A sample without labels adds 0. The gain of a label at rank ``i``, from 0, is ``1 / log2(i + 2)``; nDCG is
-    the sum of the gains over that of the best order.
-
-    Parameters
-    ----------
-    top : int64 array of shape (n_rows, k)
-        Of `top_classes`.
-    rows, codes : int64 arrays of shape (n_labels,)
-        Row and class of every label.
+    A sample without labels adds 0. The gain of a label at rank ``i``, from 0, is ``1 / log2(i + 2)``;
+    nDCG is the sum of the gains over that of the best order. `top` is the result of `top_classes`; `rows`
+    and `codes` have one element for every label.
     """
     pairs = np.arange(len(top))[:, None] * n_classes + top
     is_label = np.isin(pairs, rows * n_classes + codes) & (top >= 0)

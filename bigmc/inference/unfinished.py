@@ -32,10 +32,7 @@ SAVING_SHARE = 0.05
 class WorkFolder:
     """The folder ``RESULT.wip`` of the command that makes a result.
 
-    Attributes
-    ----------
-    own : frozenset of str
-        Names of the files that the command may leave in it, besides its lock.
+    `own` names the files that the command may leave in it, besides its lock.
     """
 
     path: Path
@@ -48,16 +45,11 @@ class WorkFolder:
 
     @contextmanager
     def locked(self) -> Iterator[Path]:
-        """Hold the folder against other processes; what a killed one left half written is removed.
+        """Hold the folder against other processes, and remove half-written files of killed ones.
 
         An error before there is any work, such as a refused memory limit, leaves no folder.
-
-        Raises
-        ------
-        DataError
-            If it holds something else.
-        BusyError
-            If another process makes the same result.
+        `DataError` if the folder holds something else, `BusyError` if another process makes the same
+        result.
         """
         if not self._is_own():
             raise DataError(f"{self.path} is not a folder of unfinished work", "give another --to")
@@ -92,15 +84,12 @@ class Sums(Protocol):
 
     def add(self, other: Any) -> None:
         """Add what a shard gave."""
-        ...
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sums so far."""
-        ...
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore the result of `arrays`."""
-        ...
 
 
 class FieldSums:
@@ -123,14 +112,9 @@ class FieldSums:
 
 
 class SavedSums:
-    """Sums over the parts of labelled samples that survive a kill.
+    """Sums over the parts of labelled samples, saved in a folder to survive a kill.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Where they are saved; by default nowhere.
-    made : mapping, optional
-        What the sums are of, as JSON data: sums of anything else are forgotten.
+    `made` describes what the sums are of, as JSON data: saved sums of anything else are ignored.
     """
 
     def __init__(self, folder: Path | None = None, made: Mapping[str, Any] | None = None) -> None:
@@ -164,12 +148,8 @@ NOT_SAVED = SavedSums()
 def saved_beside(output: Output, made: Mapping[str, Any] | None) -> Iterator[SavedSums]:
     """Give sums that survive a kill beside a result, which no other process makes meanwhile.
 
-    Parameters
-    ----------
-    output : Output
-        A stream has no place for them.
-    made : mapping or None
-        What the result is made of; None where a part of it is in memory only.
+    They are only in memory if the output is a stream, or `made` is None, because a part of the input is
+    only in memory.
     """
     if output.kind is OutputKind.STREAM or made is None:
         yield NOT_SAVED

@@ -23,13 +23,7 @@ ROWS_AT_ONCE = 4096
 
 
 class TableWriter(ABC):
-    """Writes tables of one schema to a file that is open.
-
-    Parameters
-    ----------
-    file : binary file
-    schema : pyarrow.Schema
-    """
+    """Writes tables of one schema to a file that is open."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._file = file
@@ -78,12 +72,9 @@ class CsvWriter(TableWriter):
 
 
 class JsonLinesWriter(TableWriter):
-    """A JSON object a row and line; what is written is passed on at once, for a reader of a pipe.
+    """One JSON object per row and line, flushed at once, for a reader of a pipe.
 
-    Attributes
-    ----------
-    json_columns : frozenset of str
-        Columns of texts that are JSON themselves: the values that they stand for are written.
+    `json_columns` are columns of JSON texts: their values are written instead of the texts.
     """
 
     json_columns: frozenset[str] = frozenset()
@@ -112,9 +103,9 @@ _WRITERS: dict[str, type[TableWriter]] = {
 
 
 def open_writer(output: Output, file: IO[bytes], schema: pa.Schema) -> TableWriter:
-    """Return the writer that the name of an output asks for.
+    """Return the writer for the extension of an output's name.
 
-    Without a known ending a pipe or a device gets JSON lines, a file Parquet.
+    Without a known extension a pipe or a device gets JSON lines, a file Parquet.
     """
     default: type[TableWriter] = JsonLinesWriter if output.kind is OutputKind.STREAM else ParquetWriter
     return _WRITERS.get(PurePath(output.name).suffix.lower(), default)(file, schema)

@@ -211,6 +211,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             date=stored.dates,
             value_format=stored.value_formats.examples,
             missing_text=stored.value_formats.missing,
+            odd_as_missing=stored.value_formats.odd,
             keep=recipe["keep"],
             standardize=mapping is not None or bool(stored.filling and stored.filling.deviations),
             fourier=mapping["fourier"] if mapping else 0,

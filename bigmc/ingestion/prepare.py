@@ -127,7 +127,13 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
         analyzer = options.analyzer
         hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
     one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # the values are read later
-    formats = ValueFormats.like(options.value_format, options.missing_text)
+    formats = ValueFormats.like(options.value_format, options.missing_text, options.odd_as_missing)
+    for name in formats.odd:
+        if name not in (*dense, *dates) or options.missing == "refuse":
+            raise DataError(
+                f"odd values of the column {name!r} cannot count as missing",
+                "name it with --dense or --date, and give --missing fill or keep",
+            )
     for name, _ in formats.formats:
         if name not in (*numeric, *dense, *dates):
             raise DataError(

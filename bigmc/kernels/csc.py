@@ -28,23 +28,9 @@ def count_columns(
 ) -> int:
     """Count the entries of each column in some rows and add up the squares of each row, in one pass.
 
-    Parameters
-    ----------
-    indptr : int64 array of shape (n_rows + 1,)
-        Row ``i`` has the entries ``indptr[i]:indptr[i + 1]``; need not start at 0.
-    indices : int32 array
-        Feature of each entry.
-    data : array
-        Value of each entry.
-    counts : int32 or int64 array of shape (n_features + 1,)
-        Entries of column ``j`` are added to element ``j + 1``.
-    squares : float64 array of shape (n_rows,)
-        Filled.
-
-    Returns
-    -------
-    int
-        The first row whose features are out of range or not increasing, or -1.
+    Row ``i`` has the entries ``indptr[i]:indptr[i + 1]``, which need not start at 0. Entries of column
+    ``j`` are added to element ``j + 1`` of `counts`, of shape (n_features + 1,); `squares`, of shape
+    (n_rows,), is filled. Returns the first row whose features are out of range or not increasing, or -1.
     """
     n_features = counts.shape[0] - 1
     for i in range(indptr.shape[0] - 1):
@@ -74,20 +60,10 @@ def place_rows(
     indices_out: NDArray[np.uint16],
     data_out: NDArray[Any],
 ) -> None:
-    """Put the entries of some rows into their columns, each behind those of the rows before.
+    """Write the entries of some rows into their columns, each after those of the rows before.
 
-    Parameters
-    ----------
-    indptr, indices, data : arrays
-        Rows, as for `count_columns`.
-    first_row : int
-        Number of the first of them.
-    free : int32 or int64 array of shape (n_features,)
-        Next free place of each column; moved on.
-    indices_out : uint16 array
-        Row of each entry.
-    data_out : array
-        Value of each entry.
+    The rows, as for `count_columns`, are numbered from `first_row`. `free`, of shape (n_features,), has
+    the next free place of each column, and is advanced.
     """
     for i in range(indptr.shape[0] - 1):
         row = indices[indptr[i] : indptr[i + 1]]
@@ -182,19 +158,10 @@ def merge_columns(
     indices_out: NDArray[np.uint16],
     data_out: NDArray[Any],
 ) -> None:
-    """Lay out the columns of several shards, read one shard after the other, column by column.
+    """Write the columns of several shards, read one shard after the other, column by column.
 
-    Parameters
-    ----------
-    n_columns : int
-    offsets : int32 array of shape (n_shards, n_columns + 1 or more)
-        Where each column of each shard begins in `indices` and `data`.
-    first_rows : int64 array of shape (n_shards,)
-        Added to the rows of each shard; the sums are below 65,536.
-    indices, data : array
-        Entries read.
-    indices_out, data_out : array
-        Take as many entries.
+    `offsets`, of shape (n_shards, n_columns + 1 or more), is where each column of each shard begins in
+    `indices` and `data`. `first_rows` is added to the rows of each shard; the sums are below 65,536.
     """
     at = 0
     for j in range(n_columns):
@@ -218,20 +185,11 @@ def append_columns(
     indices_out: NDArray[np.uint16],
     data_out: NDArray[Any],
 ) -> None:
-    """Lay out the entries of a shard behind those of the shards before it, column by column.
+    """Write the entries of a shard after those of the shards before it, column by column.
 
-    Parameters
-    ----------
-    columns, counts : int32 arrays of shape (n_nonempty,)
-        Columns that have entries, increasing, and how many.
-    first_row : int
-        Added to the rows; the sums are below 65,536.
-    indices, data : array
-        Entries, one column after the other.
-    free : int64 array of shape (n_columns,)
-        Next free place of each column; moved on.
-    indices_out, data_out : array
-        Take the entries of all shards.
+    `columns`, increasing, have `counts` entries, one column after the other. `first_row` is added to the
+    rows; the sums are below 65,536. `free`, of shape (n_columns,), has the next free place of each
+    column, and is advanced.
     """
     start = 0
     for k in range(columns.shape[0]):
@@ -257,17 +215,8 @@ def select_rows(
 ) -> int:
     """Copy the entries of some rows, column by column; returns their number.
 
-    Parameters
-    ----------
-    indptr : int64 array of shape (n_columns + 1,)
-    indices, data : array
-        Entries of the columns.
-    place : int32 array of shape (n_rows,)
-        New number of each row, -1 for those left out.
-    counts : int32 array of shape (n_columns,)
-        Filled: entries copied of each column.
-    indices_out, data_out : array
-        Take as many entries as there are.
+    `place` is the new number of each row, -1 for those left out. `counts`, of shape (n_columns,), is
+    filled with the entries copied of each column.
     """
     at = 0
     for j in range(indptr.shape[0] - 1):
@@ -294,18 +243,9 @@ def deal_rows(
 ) -> None:
     """Copy the entries of columns part by part of the rows, and column by column in each.
 
-    Parameters
-    ----------
-    indptr : int64 array of shape (n_columns + 1,)
-    indices, data : array
-        Entries of the columns.
-    places : tuple
-        Part of each row, and its number in it: arrays of shape (n_rows,).
-    counts : int32 array of shape (n_parts, n_columns)
-        Filled: entries of each column in each part.
-    out : tuple
-        Filled: where the entries of each part end, shape (n_parts,); indices and data, which take as many
-        entries as there are.
+    `places` has the part of each row, and its number in it. `counts`, of shape (n_parts, n_columns), is
+    filled with the entries of each column in each part; `out` with the ends of the parts, shape
+    (n_parts,), indices and data.
     """
     parts, numbers = places
     ends, indices_out, data_out = out

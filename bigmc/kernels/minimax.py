@@ -89,15 +89,9 @@ def subset_values(
 ) -> None:
     """Find the value of the best label subset of every sample, eq. (16), in O(K log K).
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_samples, n_classes)
-    scales : float64 array of shape (n_scales,)
-        Positive factors of the scores: points on the ray through μ.
-    values : float64 array of shape (n_samples,)
-        Overwritten with ``max over C of (Σ_{y in C} scores[i, y] − 1) / |C|``.
-    largest : float64 array of shape (n_scales,)
-        Overwritten with the largest value over all samples, φ, of the scores times each factor.
+    `values`, of shape (n_samples,), is overwritten with ``max over C of (Σ_{y in C} scores[i, y] − 1) /
+    |C|``; `largest`, of shape (n_scales,), with the largest value over all samples, φ, of the scores
+    times each of the positive `scales`: points on the ray through μ.
     """
     ordered = np.empty(scores.shape[1])
     largest[:] = -np.inf
@@ -111,13 +105,9 @@ def subset_values(
 
 @kernel
 def subset_masks(scores: NDArray[np.float64], masks: NDArray[np.uint8]) -> None:
-    """Write down the best label subset of every sample.
+    """Write the best label subset of every sample: class ``c`` is bit ``c % 8`` of byte ``c // 8``.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_samples, n_classes)
-    masks : uint8 array of shape (n_samples, ceil(n_classes / 8))
-        Overwritten: class ``c`` is bit ``c % 8`` of byte ``c // 8``, so that any number of classes fits.
+    `masks` has the shape (n_samples, ceil(n_classes / 8)), so any number of classes fits.
     """
     ordered = np.empty(scores.shape[1])
     masks[:] = 0
@@ -135,23 +125,9 @@ def project_dual(points: NDArray[np.float64], sigma: float, start: float, caps: 
 
     With the multiplier t of the total mass every row is ``p = max(min(q, θ) − t, 0)`` for its own cap θ,
     ``Σ_y max(q_y − θ, 0) = sigma``; its mass is ``max(Σ_y max(q_y − t, 0) − sigma, 0)``. The total mass
-    is convex and falls with t: Newton's method from the left finds t.
-
-    Parameters
-    ----------
-    points : float64 array of shape (n_samples, n_classes)
-        q, overwritten with p.
-    sigma : float
-        Step length.
-    start : float
-        Where the search for t begins, such as the t of the step before.
-    caps : float64 array of shape (n_samples,)
-        Overwritten with θ.
-
-    Returns
-    -------
-    float
-        t.
+    is convex and falls with t: Newton's method from the left finds t, which is returned, beginning at
+    `start`, such as the t of the step before. `points`, of shape (n_samples, n_classes), is q,
+    overwritten with p; `caps`, of shape (n_samples,), is overwritten with θ.
     """
     n_samples, n_classes = points.shape
     ordered = np.empty(n_classes)

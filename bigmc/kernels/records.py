@@ -34,15 +34,7 @@ _RETURN: Final = np.uint8(13)
 
 
 class Buffer(NamedTuple):
-    """Bytes of a text file.
-
-    Attributes
-    ----------
-    data : uint8 array
-        At least `BLOCK` bytes more than ``size``.
-    size : int
-        Number of bytes that count.
-    """
+    """Bytes of a text file, of which `size` count; `data` has at least `BLOCK` more."""
 
     data: NDArray[np.uint8]
     size: int
@@ -58,27 +50,14 @@ class Records(NamedTuple):
 
 @kernel
 def split_records(buffer: Buffer, quote: int, delimiter: int, state: NDArray[np.int64], out: Records) -> int:
-    r"""Find the complete, non-empty records of a buffer that begins at a record.
+    r"""Find the complete, non-empty records of a buffer that begins at a record; return their number.
 
     The grammar is pyarrow's CSV grammar: a quote opens a quoted field only at the start of a field,
     ``""`` inside a quoted field is a quote, a quote elsewhere is an ordinary character, and ``\n``,
     ``\r`` and ``\r\n`` outside quotes end a record. With ``quote = NO_QUOTE`` a record ends at ``\n``.
-
-    Parameters
-    ----------
-    buffer : Buffer
-    quote, delimiter : int
-        Byte values; ``quote = NO_QUOTE`` for plain lines.
-    state : int64 array of shape (STATE_SIZE,)
-        Zeros (and ``CLOSED = -2``) at first; updated, so that a call can continue where the last one
-        stopped because `out` was full.
-    out : Records
-        Filled; it holds at least `BLOCK` records.
-
-    Returns
-    -------
-    n_records : int
-        Number of records in `out`. ``state[NEXT]`` is past the last block when the buffer is finished.
+    `state`, of shape (STATE_SIZE,), is zero (and ``CLOSED = -2``) at first; it is updated, so that a call
+    can continue where the last one stopped because `out`, of at least `BLOCK` records, was full.
+    ``state[NEXT]`` is past the last block when the buffer is finished.
     """
     data, size = buffer
     starts, ends, lines = out
@@ -146,20 +125,11 @@ def trim_lines(
     comment: int,
     keep: NDArray[np.bool_],
 ) -> None:
-    """Strip white space around each line, in place, and say which lines hold a record.
+    """Strip white space around each line, in place, and mark the lines that hold a record.
 
-    White space is that of JSON, and with comments that of Python, which has two characters more.
-
-    Parameters
-    ----------
-    data : uint8 array
-        The buffer.
-    starts, ends : int64 arrays of shape (n_lines,)
-        Byte offsets of the lines; narrowed to their content.
-    comment : int
-        Byte that begins a line without a record; -1 when there is none.
-    keep : bool array of shape (n_lines,)
-        Set to False for lines that are empty or a comment.
+    White space is that of JSON, and with comments that of Python, which has two characters more. `starts`
+    and `ends` are narrowed to the contents. `comment` is the byte that begins a line without a record, or
+    -1; `keep` is set to False for lines that are empty or a comment.
     """
     white = np.zeros(256, dtype=np.bool_)
     white[9] = white[10] = white[13] = white[32] = True
@@ -180,18 +150,10 @@ def trim_lines(
 def first_not_finite(
     indptr: NDArray[np.int64], data: NDArray[Any], missing: bool, offsets: NDArray[np.int64]
 ) -> None:
-    """Find the first entry of each row that is NaN or infinite.
+    """Write the offset in `data` of the first entry of each row that is NaN or infinite, or -1.
 
-    Parameters
-    ----------
-    indptr : int64 array of shape (n_rows + 1,)
-        Entries of row ``i`` are ``indptr[i]:indptr[i + 1]``.
-    data : float array
-        The entries.
-    missing : bool
-        NaN is a missing value, and is skipped.
-    offsets : int64 array of shape (n_rows,)
-        Filled with the offset of the entry in ``data``, or -1.
+    If `missing`, NaN is a missing value, and is skipped. Row ``i`` has the entries ``indptr[i]:indptr[i +
+    1]``.
     """
     for i in range(indptr.shape[0] - 1):
         offsets[i] = -1

@@ -45,18 +45,10 @@ _FOURS: Final = np.uint64(0x0000FFFF0000FFFF)
 
 
 class SvmlightRows(NamedTuple):
-    """Rows that are filled; those of the records that are kept are the first.
+    """Rows to be written; those of the records that are kept are the first.
 
-    Attributes
-    ----------
-    indptr : int64 array of shape (n_records + 1,)
-    indices : int32 array
-    values : float64 array
-    labels : float64 array of shape (n_records,)
-    record : int64 array of shape (n_records,)
-        Which record a row is.
-    odd : bool array of shape (n_records,)
-        Whether the label or a value needs another parser; the row's numbers do not count then.
+    `record` is the record of each row; `odd` whether the label or a value needs another parser, so that
+    the row's numbers do not count.
     """
 
     indptr: NDArray[np.int64]
@@ -68,14 +60,10 @@ class SvmlightRows(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What is said of records.
+    """Facts about records.
 
-    Attributes
-    ----------
-    smallest, largest : int64 arrays of shape (n_records,)
-        First and last index; ``2**62`` and ``-1`` for a record without features.
-    flags : uint8 array of shape (n_records,)
-        Sum of the flags of this module that hold.
+    `smallest` and `largest` are the first and last index; ``2**62`` and ``-1`` for a record without
+    features. `flags` is the sum of the flags of this module that hold.
     """
 
     smallest: NDArray[np.int64]
@@ -276,16 +264,9 @@ def _flag_rest(data: NDArray[np.uint8], at: Any, end: Any) -> tuple[Any, Any]:
 def describe_svmlight(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], described: Description
 ) -> None:
-    """Read the feature indices of svmlight records, and what is wrong with them; not the values.
+    """Read the feature indices of svmlight records, and their errors; not the values.
 
-    Parameters
-    ----------
-    data : uint8 array
-        The buffer.
-    starts, ends : int64 arrays of shape (n_records,)
-        Byte offsets of the records.
-    described : Description
-        Filled.
+    `starts` and `ends` are the byte offsets of the records; `described` is filled.
     """
     for i in range(starts.shape[0]):
         end = ends[i]
@@ -313,26 +294,10 @@ def parse_svmlight(
     described: Description,
     rows: SvmlightRows,
 ) -> np.int64:
-    """Parse records, and describe them as `describe_svmlight` does.
+    """Parse records, and describe them as `describe_svmlight` does; return the number of valid ones.
 
-    Parameters
-    ----------
-    data : uint8 array
-        The buffer.
-    starts, ends : int64 arrays of shape (n_records,)
-        Byte offsets of the records.
-    base : int
-        Index of the first feature.
-    n_features : int
-    described : Description
-        Filled.
-    rows : SvmlightRows
-        Filled with the records whose indices are right; has space for an entry in three bytes of each record.
-
-    Returns
-    -------
-    n_rows : int
-        How many these are.
+    `base` is the index of the first feature. `rows` is filled with the records whose indices are valid;
+    it has space for an entry in three bytes of each record.
     """
     n, k = np.int64(0), np.int64(0)
     rows.indptr[0] = 0

@@ -12,14 +12,9 @@ from bigmc.kernels.svmlight import eight_digits, flag_label
 
 
 class Extent(NamedTuple):
-    """What is known of the records before.
+    """What is known of the records before: extreme indices, and whether all labels are integers.
 
-    Attributes
-    ----------
-    smallest, largest : int
-        Their extreme indices; ``2**62`` and ``-1`` if there are none.
-    whole_labels : bool
-        Whether all labels are whole numbers.
+    Without any indices these are ``2**62`` and ``-1``.
     """
 
     smallest: int
@@ -53,25 +48,11 @@ def find_wider(
     known: Extent,
     wider: NDArray[np.int64],
 ) -> np.int64:
-    """Find the records that may widen what is known of those before; the others need no description.
+    """Find the records that may extend what is known of those before; the others need no description.
 
-    The indices of a record increase, or it is a bad one, which does not count: where its first and last lie
-    within the known ones, whatever is between them changes nothing.
-
-    Parameters
-    ----------
-    data : uint8 array
-        The buffer.
-    starts, ends : int64 arrays of shape (n_records,)
-        Byte offsets of the records.
-    known : Extent
-    wider : int64 array of shape (n_records,)
-        Filled with the numbers of these records.
-
-    Returns
-    -------
-    n_wider : int
-        How many they are.
+    The indices of a record increase, or it is a bad one, which does not count: if its first and last are
+    within the known ones, those between change nothing. Their numbers are written to `wider`, of shape
+    (n_records,), and their count is returned.
     """
     n = np.int64(0)
     is_odd = _has_comment_or_q(data)

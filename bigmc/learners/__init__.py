@@ -15,13 +15,7 @@ LEARNERS: dict[str, str] = {
 
 
 def learner_of(options: LearnerOptions) -> Learner:
-    """Return the learner that options are for, the options checked.
-
-    Raises
-    ------
-    BigmcError
-        Naming the option that cannot be used and what may be given.
-    """
+    """Return the learner for some options, after checking them; `BigmcError` names an invalid one."""
     learner: Learner = resolve_name(LEARNERS[options.learner])(options)
     learner.check()
     return learner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -26,14 +27,23 @@ from bigmc.store.dataset import Dataset
 _BLOCK_BYTES = 1 << 22
 
 
-class Trained(NamedTuple):
-    """What a training came to.
+class Valid(NamedTuple):
+    """The valid values of a numeric option, and how a message says it."""
 
-    Attributes
-    ----------
-    notes : tuple of str
-        Warnings, such as that the gap is above the tolerance.
-    """
+    type: Any
+    test: Callable[[float], bool]
+    said: str
+
+
+POSITIVE = Valid(Real, lambda x: 0 < x < math.inf, "finite number above 0")
+NOT_NEGATIVE = Valid(Real, lambda x: 0 <= x < math.inf, "finite number that is not negative")
+SHARE = Valid(Real, lambda x: 0 < x <= 1, "number above 0, at most 1")
+BELOW_ONE = Valid(Real, lambda x: 0 <= x < 1, "number from 0 to below 1")
+COUNT = Valid(Integral, lambda x: x >= 1, "whole number of at least 1")
+
+
+class Trained(NamedTuple):
+    """A trained model, and warnings, such as that the gap is above the tolerance."""
 
     model: Model
     notes: tuple[str, ...] = ()
@@ -42,8 +52,9 @@ class Trained(NamedTuple):
 class Learner(ABC):
     """A learner with its options.
 
-    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks its
-    options in `check`. All options are recorded in the model, so equal options must give equal models.
+    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks
+    its options in `check`. All options are recorded in the model, so equal options must give equal
+    models.
 
     Attributes
     ----------
@@ -52,14 +63,13 @@ class Learner(ABC):
     kind : str
         The name of the learner, and of its models (class attribute).
     warm_starts : bool
-        Training can start from a model (class attribute).
+        Whether training can start from a model (class attribute).
     limits : tuple of str
         Options that stop training before the gap is reached, for the message (class attribute).
     takes_missing : bool
         Whether NaN is accepted as missing values (class attribute).
     takes_weights : bool
         Whether weights of samples are accepted (class attribute).
-    options : LearnerOptions
     """
 
     options_type: ClassVar[type[LearnerOptions]]
@@ -76,20 +86,14 @@ class Learner(ABC):
     def _solve(self, dataset: Dataset, run: Run) -> Trained:
         """Return the model of labelled samples of at least two classes.
 
-        It begins with the fields of ``run.record`` and has a certificate whose gap is the one that
-        ``tol`` is for; infinite where there is no certificate.
+        It has the fields of ``run.record`` and a certificate with the gap that is compared with
+        ``tol``, infinite if there is no certificate.
         """
 
     def check(self) -> None:
-        """Refuse options that cannot be used.
-
-        Raises
-        ------
-        BigmcError
-            Naming the option and what may be given.
-        """
+        """Raise `BigmcError` for an invalid option, with its name and the valid values."""
         if self.options.tol is not None:
-            self._check_positive("tol")
+            self._check(POSITIVE, "tol")
         class_weight = getattr(self.options, "class_weight", None)
         if isinstance(class_weight, str) and class_weight != "balanced":
             raise DataError(f"class_weight {class_weight!r} is unknown", 'use "balanced" or a dict')
@@ -100,13 +104,7 @@ class Learner(ABC):
         return float(self.options.tol)
 
     def check_labels(self, kind: LabelKind) -> None:
-        """Refuse labels that are sets, where the learner takes one label per sample, or the other way round.
-
-        Raises
-        ------
-        BigmcError
-            With what takes them.
-        """
+        """Raise `BigmcError` if the learner does not take such labels, naming what takes them."""
         if kind is LabelKind.SET:
             raise DataError(
                 f"the labels are sets, but training {self.kind} takes one label per sample",
@@ -114,7 +112,7 @@ class Learner(ABC):
             )
 
     def recorded(self) -> dict[str, Any]:
-        """Return the options in the form a model keeps them, by name."""
+        """Return the options by name, as they are stored in a model."""
         options: LearnerOptions = self.options
         named = {item.name: getattr(options, item.name) for item in fields(options)}
         if "class_weight" in named:
@@ -131,31 +129,14 @@ class Learner(ABC):
         scratch: Path | None = None,
         start: Model | None = None,
     ) -> Trained:
-        """Train on a dataset.
+        """Train on a dataset of labelled samples.
 
-        Parameters
-        ----------
-        dataset : Dataset
-            Labelled samples.
-        resources : Resources
-            Workers, memory that training may add to the process, and who is told of every pass.
-        sample_weight : array-like of shape (n_samples,), optional
-            Numbers of at least 0, equivalent to repeating or omitting samples.
-        checkpoint : Checkpoint, optional
-            Where the state is saved during training, and read at the start.
-        scratch : Path, optional
-            Folder for what does not fit into memory; by default the system's for temporary files.
-        start : Model, optional
-            A model with the same kind and features to start from.
-
-        Raises
-        ------
-        BigmcError
-            If the options cannot be used.
-        DataError
-            If there are fewer than 2 classes, or the data cannot be used.
-        MemoryLimitError
-            If the memory limit is too small.
+        `sample_weight` has numbers of at least 0, equivalent to repeating or omitting samples. The
+        state is saved in `checkpoint` during training, and read at the start. `scratch` is a folder
+        for data that does not fit into memory; by default the system's for temporary files. `start`
+        is a model with the same kind and features to start from. `BigmcError` if an option is
+        invalid, `DataError` if there are fewer than 2 classes, or the data cannot be used, and
+        `MemoryLimitError` if the memory limit is too small.
         """
         self.check()
         if start is not None:
@@ -199,7 +180,7 @@ class Learner(ABC):
         )
 
     def _with_own_weights(self, given: ArrayLike | None, dataset: Dataset) -> ArrayLike | None:
-        """Return the weights of the samples times those that the dataset brings."""
+        """Return the sample weights times those in the dataset."""
         own = dataset.sample_weights()
         if not self.takes_weights and (own is not None or given is not None):
             which = "weights of samples are given" if own is None else "the dataset has weights of its rows"
@@ -212,7 +193,7 @@ class Learner(ABC):
         return own * np.asarray(given, np.float64)
 
     def _check_start(self, start: Model, dataset: Dataset) -> None:
-        """Refuse a model that training cannot start from."""
+        """Raise an error for a model that training cannot start from."""
         if not self.warm_starts or start.kind != self.kind:
             raise ModelError(
                 f"training {self.kind} cannot start from a model of kind {start.kind}",
@@ -220,44 +201,16 @@ class Learner(ABC):
             )
         start.check_features(dataset)
 
-    def _check_positive(self, *names: str) -> None:
-        """Refuse options of these names that are no finite numbers above 0."""
+    def _check(self, valid: Valid, *names: str) -> None:
+        """Raise an error for options of these names with other values."""
         for name in names:
             value = getattr(self.options, name)
-            if not isinstance(value, Real) or not 0 < float(value) < math.inf:
-                raise BigmcError(f"{name} is {value!r}", "give a finite number above 0")
-
-    def _check_not_negative(self, *names: str) -> None:
-        """Refuse options of these names that are no finite numbers from 0 on."""
-        for name in names:
-            value = getattr(self.options, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-                raise BigmcError(f"{name} is {value!r}", "give a finite number that is not negative")
-
-    def _check_share(self, *names: str) -> None:
-        """Refuse options of these names that are no numbers above 0 and up to 1."""
-        for name in names:
-            value = getattr(self.options, name)
-            if not isinstance(value, Real) or not 0 < float(value) <= 1:
-                raise BigmcError(f"{name} is {value!r}", "give a number above 0, at most 1")
-
-    def _check_below_one(self, *names: str) -> None:
-        """Refuse options of these names that are no numbers from 0 to below 1."""
-        for name in names:
-            value = getattr(self.options, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < 1:
-                raise BigmcError(f"{name} is {value!r}", "give a number from 0 to below 1")
-
-    def _check_count(self, *names: str) -> None:
-        """Refuse options of these names that are no whole numbers of at least 1."""
-        for name in names:
-            value = getattr(self.options, name)
-            if not isinstance(value, Integral) or int(value) < 1:
-                raise BigmcError(f"{name} is {value!r}", "give a whole number of at least 1")
+            if not isinstance(value, valid.type) or not valid.test(float(value)):
+                raise BigmcError(f"{name} is {value!r}", f"give a {valid.said}")
 
 
 def _missing_values(dataset: Dataset) -> DataError:
-    """Return the error of a learner that cannot use the missing values of a dataset, which names a column."""
+    """Return the error of a learner that does not take missing values, with the name of a column."""
     cure = "train boost, or ingest the data without --missing keep"
     for lo, hi in dataset.plan(_BLOCK_BYTES):
         missing = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))

@@ -12,7 +12,7 @@ import numpy as np
 from bigmc.budget import format_bytes
 from bigmc.errors import BigmcError
 from bigmc.kernels.boosting.bins import MAX_EDGES
-from bigmc.learners.base import Learner, Trained
+from bigmc.learners.base import BELOW_ONE, COUNT, POSITIVE, SHARE, Learner, Trained
 from bigmc.learners.run import Run
 from bigmc.model import BoostedModel, Trees
 from bigmc.model.calibration import MOST_ROWS
@@ -63,14 +63,14 @@ class BoostingLearner(Learner):
     options: BoostOptions
 
     def check(self) -> None:
-        """Refuse options that cannot be used; see `Learner.check`."""
+        """Raise an error for an invalid option; see `Learner.check`."""
         if self.options.C != "auto":
-            self._check_positive("C")
-        self._check_count("n_rounds", "patience", "n_models")
+            self._check(POSITIVE, "C")
+        self._check(COUNT, "n_rounds", "patience", "n_models")
         chosen = ("pool", "max_sweeps", "inner_rounds")
-        self._check_count(*(name for name in chosen if getattr(self.options, name) is not None))
+        self._check(COUNT, *(name for name in chosen if getattr(self.options, name) is not None))
         if self.options.learning_rate is not None:
-            self._check_share("learning_rate")
+            self._check(SHARE, "learning_rate")
         depth: Any = 1 if self.options.max_depth is None else self.options.max_depth
         for name, value, low, high in (
             ("max_depth", depth, 1, MAX_DEPTH),
@@ -84,12 +84,12 @@ class BoostingLearner(Learner):
             raise BigmcError(f"learners is {self.options.learners!r}", f"use one of {', '.join(LEARNERS)}")
         if self.options.family == "ray" and depth > 1:
             raise BigmcError("rays have depth 1", "give max_depth=1, or another family")
-        self._check_below_one("validation_fraction", "min_frequency")
-        self._check_share("column_share")
+        self._check(BELOW_ONE, "validation_fraction", "min_frequency")
+        self._check(SHARE, "column_share")
         if self.options.n_models > 1 and self.options.column_share == 1:
             raise BigmcError("averaged models would all use the same columns", "give a column_share below 1")
         if self.options.time_limit is not None:
-            self._check_positive("time_limit")
+            self._check(POSITIVE, "time_limit")
         super().check()
 
     def _solve(self, dataset: Dataset, run: Run) -> Trained:
@@ -149,7 +149,7 @@ class BoostingLearner(Learner):
         return 1 if self.options.family != "auto" or is_sparse(dataset) else MAX_DEPTH
 
     def _solver_options(self, dataset: Dataset, seed: int) -> BoostingOptions:
-        """Return the options of the solver; C is one of those to be tried where it is to be chosen."""
+        """Return the options of the solver; with C "auto", those of the first trial."""
         depth = self._depth(dataset)
         default = _OF_STUMPS if depth == 1 else _OF_TREES
         options = self.options

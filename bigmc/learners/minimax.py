@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from bigmc.errors import BigmcError
-from bigmc.learners.base import Learner, Trained
+from bigmc.learners.base import COUNT, POSITIVE, Learner, Trained
 from bigmc.learners.run import Run
 from bigmc.model import MinimaxModel
 from bigmc.options.learners import MinimaxOptions
@@ -26,15 +26,15 @@ class MinimaxLearner(Learner):
     options: MinimaxOptions
 
     def check(self) -> None:
-        """Refuse options that cannot be used; see `Learner.check`."""
+        """Raise an error for an invalid option; see `Learner.check`."""
         super().check()
-        self._check_positive("eps1", "eps2")
-        self._check_count("n_max", "m_max", "k_max")
+        self._check(POSITIVE, "eps1", "eps2")
+        self._check(COUNT, "n_max", "m_max", "k_max")
         lambda0: Any = self.options.lambda0
         if lambda0 != "auto" and not (isinstance(lambda0, Real) and 0 <= float(lambda0) < math.inf):
             raise BigmcError(f"lambda0 is {lambda0!r}", "give auto or a finite number of at least 0")
         if self.options.time_limit is not None:
-            self._check_positive("time_limit")
+            self._check(POSITIVE, "time_limit")
         check_fourier(self.options.fourier, self.options.gamma)
 
     def _solve(self, dataset: Dataset, run: Run) -> Trained:

@@ -17,10 +17,10 @@ from bigmc.store.weighting import Weighting
 
 
 class Record(TypedDict):
-    """The fields of a model that do not depend on the learner, but for its classes.
+    """The fields of a model that do not depend on the learner, except for its classes.
 
-    Those are read from the dataset when the solver has ended: their labels may take more than its plan, which
-    refuses too many classes by their number.
+    Those are read from the dataset when the solver has finished: the labels may take more memory than its
+    plan has, which refuses too many classes by their number.
     """
 
     kind: str
@@ -32,20 +32,11 @@ class Record(TypedDict):
 
 @dataclass(frozen=True)
 class Run:
-    """One training, as a learner sees it.
+    """One training: the arguments of a learner besides samples and options.
 
-    Attributes
-    ----------
-    seed : int
-        From ``random_state``.
-    resources : Resources
-        Its memory limit is what training may add to the process.
-    scratch : Path or None
-        Folder for what does not fit into memory; by default the system's for temporary files.
-    weights : float64 array of shape (n_samples,) or None
-        Weight of every sample; None if all are 1.
-    start : Model or None
-        A model to start from.
+    The memory limit of `resources` is what training may add to the process. `scratch` is a folder for
+    data that does not fit into memory; by default the system's for temporary files. Without `weights` all
+    are 1.
     """
 
     seed: int
@@ -58,7 +49,7 @@ class Run:
 
     @property
     def context(self) -> RunContext:
-        """Where the solver works, and who watches it."""
+        """The solver's environment."""
         return RunContext(
             self.resources.engine, self.checkpoint, self.resources.progress, self.scratch, self.resources.ends
         )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.learners.base import Learner, Trained
+from bigmc.learners.base import COUNT, NOT_NEGATIVE, Learner, Trained
 from bigmc.learners.run import Run
 from bigmc.learners.thresholds import best_threshold
 from bigmc.model import LinearModel, Model
@@ -28,7 +28,7 @@ RIDGE_OF_LOSS = {"log_loss": 0.1}
 
 
 class Settings(NamedTuple):
-    """Parameters of one training, none of them left open; see `bigmc.SparseClassifier`."""
+    """All parameters of one training; see `bigmc.SparseClassifier`."""
 
     alpha: float
     loss: str
@@ -47,23 +47,23 @@ class SparseLearner(Learner):
     options: SparseOptions
 
     def check(self) -> None:
-        """Refuse options that cannot be used; see `Learner.check`."""
+        """Raise an error for an invalid option; see `Learner.check`."""
         options = self.options
         if options.ridge is not None:
-            self._check_not_negative("ridge")
+            self._check(NOT_NEGATIVE, "ridge")
         if isinstance(options.alpha, str) and options.alpha != "auto":
             raise BigmcError(f"alpha is {options.alpha!r}", 'give a number or "auto"')
         if not isinstance(options.alpha, str):
-            self._check_not_negative("alpha")
+            self._check(NOT_NEGATIVE, "alpha")
         used = self.settings(1.0)
         if not used.alpha + used.ridge > 0:
             raise BigmcError(f"alpha is {options.alpha!r}", "give a finite number above 0, or 0 with a ridge")
-        self._check_count("max_passes")
+        self._check(COUNT, "max_passes")
         if options.step not in ("line_search", "constant"):
             raise BigmcError(f"step is {options.step!r}", 'use "line_search" or "constant"')
         super().check()
         if options.l1_ratio is not None:
-            self._check_not_negative("l1_ratio")
+            self._check(NOT_NEGATIVE, "l1_ratio")
         objective(used.loss, options.penalty, options.l1_ratio, used.ridge)
 
     @property
@@ -84,7 +84,7 @@ class SparseLearner(Learner):
         return self.options.alpha == "auto" if fits is None else bool(fits)
 
     def settings(self, weight_sum: float) -> Settings:
-        """Return the parameters to train with, for samples of this total weight."""
+        """Return the parameters of the training, for samples of this total weight."""
         auto = self.options.alpha == "auto"
         alpha = 0.0 if isinstance(self.options.alpha, str) else float(self.options.alpha)
         loss = self.loss_name
@@ -141,12 +141,12 @@ class SparseLearner(Learner):
         return Trained(replace(model, label_threshold=threshold))
 
     def check_labels(self, kind: LabelKind) -> None:
-        """Refuse labels that the loss is not for; see `Learner.check_labels`."""
+        """Raise an error for labels of another kind than the loss takes; see `Learner.check_labels`."""
         objective(self.loss_name, self.options.penalty, self.options.l1_ratio, sets=kind is LabelKind.SET)
 
 
 def _start(model: Model, dataset: Dataset) -> Start:
-    """Return the weights of a linear model for the classes of a dataset; those new to it have none."""
+    """Return the weights of a linear model for the classes of a dataset; new classes start at zero."""
     assert isinstance(model, LinearModel)
     place = {label: c for c, label in enumerate(model.classes.tolist())}
     known = [(c, place[label]) for c, label in enumerate(dataset.classes.tolist()) if label in place]

@@ -36,14 +36,8 @@ def best_threshold(
 ) -> float:
     """Return the threshold with the best micro-averaged F1, the largest on a tie; one pass.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Samples whose labels are sets of the model's classes.
-    weights : float64 array of shape (n_samples,) or None
-        Of the samples.
-    memory_limit : int
-        Bytes; where the scores of all classes do not fit, columns are read again for each group of classes.
+    If the scores of all classes do not fit into the memory limit, columns are read again for each group
+    of classes.
     """
     scratch_bytes = int(np.clip(_SHARE * memory_limit / engine.n_threads, _LEAST, _MOST))
     counts = np.zeros((2, 1 << _BITS))
@@ -58,7 +52,7 @@ def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> Iterator[Pa
 
 
 def _count(part: Part, model: Model, dataset: Dataset, scratch_bytes: int) -> NDArray[np.float64]:
-    """Return how often each score occurs in a shard, at all and for labels, weighted."""
+    """Return the weighted counts of each score in a shard, of all classes and of the labels."""
     shard, weights = part
     counts = np.zeros((2, 1 << _BITS))
     rows, codes = pairs_of(dataset.shards[shard].table(["label"]).column("label"))
@@ -75,7 +69,7 @@ def _count(part: Part, model: Model, dataset: Dataset, scratch_bytes: int) -> ND
 
 
 def _keys(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return numbers in the order of the scores, the leading bits of which stand for them."""
+    """Return numbers in the order of the scores: their leading bits."""
     bits = scores.astype(np.float32).view(np.uint32)
     ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
     return (ordered >> (32 - _BITS)).astype(np.int64)
@@ -89,7 +83,7 @@ def _lower_edge(key: int) -> float:
 
 
 def _choose(everything: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
-    """Return the threshold half way between the last scores above it and the first below."""
+    """Return the threshold half-way between the last scores above it and the first below."""
     occurring = np.flatnonzero(everything)[::-1]
     above, right = np.cumsum(everything[occurring]), np.cumsum(wanted[occurring])
     best = int(np.argmax(2.0 * right / (above + wanted.sum())))

@@ -19,20 +19,10 @@ def combined_weights(
 ) -> NDArray[np.float64] | None:
     """Return the weight of each sample times that of its class, None if all are 1.
 
-    Labels are looked at shard by shard: without weights nothing is kept for a sample.
-
-    Parameters
-    ----------
-    sample_weight : float, array-like of shape (n_samples,) or None
-    class_weight : dict from label to weight, "balanced" or None
-        Balanced is the sum of weights over the number of classes and the class's own sum.
-
-    Raises
-    ------
-    DataError
-        If samples have no label, weights are negative, not finite or all zero, or fewer than 2 classes have
-        any; with sets, if there are weights of classes, or no sample with weight has a label and lacks
-        another.
+    Labels are read shard by shard: without weights nothing is kept for a sample. Balanced class weights
+    are the sum of weights over the number of classes and the class's own sum. `DataError` if samples have
+    no label, weights are negative, not finite or all zero, or fewer than 2 classes have any; for label
+    sets, if there are class weights, or no sample with weight has a label and lacks another.
     """
     weights = None if sample_weight is None else _checked(sample_weight, dataset.n_samples)
     n_classes = dataset.n_classes
@@ -67,7 +57,7 @@ def combined_weights(
 
 
 def _checked(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
-    """Return weights of samples as an array, not copied if they are one."""
+    """Return sample weights as an array, without copying one."""
     values = np.asarray(sample_weight, np.float64)
     if values.ndim > 0 and values.shape != (n_samples,):
         raise DataError(f"sample_weight has the shape {values.shape}, but there are {n_samples} samples")
@@ -115,7 +105,7 @@ def _class_weights(
 
 
 def recorded_class_weight(class_weight: Mapping[Any, float] | str | None) -> Any:
-    """Return weights of classes as a model keeps them: a dict as pairs, since the keys of JSON are texts."""
+    """Return class weights as stored in a model: a dict as pairs, since keys in JSON are texts."""
     if isinstance(class_weight, Mapping):
         return [list(pair) for pair in class_weight.items()]
     return class_weight

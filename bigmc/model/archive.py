@@ -68,14 +68,10 @@ def write_archive(
     version: int = FORMAT_VERSION,
     deflation: int = DEFLATION,
 ) -> None:
-    """Write header and arrays into one file, aside and renamed when complete.
+    """Write header and arrays into one file, atomically.
 
     Equal content gives equal bytes (deflated: with the same zlib and level), and no time is recorded.
-
-    Raises
-    ------
-    ModelError
-        If an array holds Python objects or the file cannot be written.
+    `ModelError` if an array holds Python objects or the file cannot be written.
     """
     members = {f"{name}.npy": _npy_pieces(name, array) for name, array in sorted(arrays.items())}
     if version == DEFLATED_VERSION:
@@ -91,10 +87,7 @@ def write_archive(
 def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]]:
     """Return header and arrays of a file of `write_archive`; nothing in it is ever executed.
 
-    Raises
-    ------
-    ModelError
-        If the file is absent, no bigmc model, of another version or damaged (naming the member).
+    `ModelError` if the file is absent, no bigmc model, of another version or damaged (naming the member).
     """
     with _opened(path) as file:
         archive, header = _listed(path, file)
@@ -117,12 +110,8 @@ def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]
 def read_sizes(path: Path) -> tuple[Mapping[str, Any], dict[str, ArraySize]]:
     """Return the header of a file of `write_archive` and the sizes of its arrays, none of which is read.
 
-    The checksums are compared when the arrays are read.
-
-    Raises
-    ------
-    ModelError
-        If the file is absent, no bigmc model, of another version, or an array cannot be in it.
+    The checksums are compared when the arrays are read. `ModelError` if the file is absent, no bigmc
+    model, of another version, or too short for an array.
     """
     with _opened(path) as file:
         archive, header = _listed(path, file)
@@ -139,7 +128,7 @@ def read_sizes(path: Path) -> tuple[Mapping[str, Any], dict[str, ArraySize]]:
 
 
 def _own(header: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what of a header is the model's, not the file's."""
+    """Return the fields of a header that belong to the model, not to the file."""
     return {name: value for name, value in header.items() if name not in ("format", "members", "version")}
 
 
@@ -149,7 +138,7 @@ def _most_inflated(path: Path) -> int:
 
 
 def _stored_size(archive: zipfile.ZipFile, name: str, stream: IO[bytes]) -> ArraySize:
-    """Return the size of an array that is stored as it is, and is whole."""
+    """Return the size of an array that is stored uncompressed and complete."""
     check_npy(cast(BinaryIO, stream), archive.getinfo(name).file_size)
     return read_size(cast(BinaryIO, stream))
 
@@ -180,7 +169,7 @@ def _inflated(content: bytes, most: int) -> bytes:
 
 
 def check_archive(path: Path) -> list[str]:
-    """Return what is wrong with the file, one line each; a single wrong byte anywhere is detected."""
+    """Return the problems of the file, one line each; a single wrong byte anywhere is detected."""
     try:
         read_archive(path)
         with _opened(path) as file:

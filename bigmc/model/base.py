@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 class Model(Sized):
     """A multiclass model: what is common to all kinds.
 
-    A kind is a subclass with fields of its own, entered in `bigmc.model.registry.KINDS`. It says how they
-    become arrays and come back (`to_arrays`, `from_arrays`), which features decide (`used_features`), how
-    much they weigh (`class_weights`), what computes scores (`make_scorer`), and extends `validate`. Where its
-    certificate is of another thing than the training objective it says so (`objective_name`,
-    `gap_is_relative`, `certificate_notes`). Its fields come after those of this class and may be positional;
-    it brings them into their form before it calls `__post_init__` of this class.
+    A kind is a subclass with fields of its own, entered in `bigmc.model.registry.KINDS`. It converts them
+    to arrays and back (`to_arrays`, `from_arrays`), lists the features it uses (`used_features`) and
+    their weights (`class_weights`), makes what computes scores (`make_scorer`), and extends `validate`. A
+    kind whose certificate is not of the training objective says so (`objective_name`, `gap_is_relative`,
+    `certificate_notes`). Its fields come after those of this class and may be positional; it converts
+    them before it calls `__post_init__` of this class, which raises `ModelError` if the parts do not fit
+    together.
 
     Attributes
     ----------
@@ -52,19 +53,17 @@ class Model(Sized):
     n_features : int
         Features of the data, used or not.
     weighting : Weighting
-        How raw values become those the model is for.
+        How raw values are weighted before they are scored.
     column_scale : float32 array of shape (n_features,) or None
-        The idf of the training samples; None without idf weighting.
+        The scale of each column over the training samples; None if the weighting has none.
     feature_spec : dict
-        What the features are, such as the parameters of the hashing; empty for plain arrays.
+        Description of the features, such as the parameters of the hashing; empty for plain arrays.
     params : dict
         Parameters of the training.
     certificate : dict
         ``lower`` and ``upper`` bound of the optimum and their ``gap``.
     objective : float
         Value of the training objective.
-    n_iter : int
-        Iterations of the training.
     n_passes : float
         Entries read in the training, in units of all entries.
     history : tuple of dict
@@ -73,20 +72,15 @@ class Model(Sized):
         Known names of used features: ``bucket``, ``name``, ``sign`` and ``count``; at most
         `bigmc.model.feature_names.NAMES_PER_FEATURE` of each feature.
     label_threshold : float, tuple of float, or None
-        Where labels are sets: the score above which a class is a label; a tuple has one for each class.
+        For label sets: the score above which a class is a label; a tuple has one for each class.
     calibration : Calibration or None
         How scores become probabilities, fitted on rows that training did not see.
     takes_missing : bool
         Whether NaN has a meaning for models of this kind (class attribute).
     objective_name : str
-        What the certificate bounds the optimum of (class attribute).
+        Quantity whose optimum the certificate bounds (class attribute).
     gap_is_relative : bool
         Whether the gap is a share of the upper bound, not a difference (class attribute).
-
-    Raises
-    ------
-    ModelError
-        If the parts do not fit together.
     """
 
     takes_missing: ClassVar[bool] = False
@@ -123,7 +117,7 @@ class Model(Sized):
         self.validate()
 
     def validate(self) -> None:
-        """Refuse parts that do not fit together; a kind adds what it knows about its own."""
+        """Raise `ModelError` if parts do not fit together; a kind adds checks of its own fields."""
         features = self.used_features
         if self.n_classes < 2 or len(set(self.classes.tolist())) < self.n_classes:
             raise ModelError(f"a model needs at least 2 different classes, not {self.classes.tolist()}")
@@ -152,40 +146,35 @@ class Model(Sized):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], **record: Any) -> Self:
         """Return the model of the arrays of an archive and the fields that all kinds have.
 
-        Raises
-        ------
-        KeyError
-            If an array is missing.
-        ModelError
-            If the parts do not fit together.
+        `KeyError` if an array is missing, `ModelError` if the parts do not fit together.
         """
 
     @property
     @abstractmethod
     def used_features(self) -> NDArray[np.int64]:
-        """Features that decide, increasing; only these are read to score a shard, and keep names."""
+        """Features with influence, increasing; only these are read to score a shard, and keep names."""
 
     @abstractmethod
     def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Return features and how much each weighs for class number `c`; the others weigh nothing."""
+        """Return the features with weight for class number `c`, and their weights."""
 
     @abstractmethod
     def make_scorer(self) -> Scorer:
-        """Return what computes the scores."""
+        """Return the object that computes the scores."""
 
     def class_figures(self, c: int) -> dict[str, float]:
-        """Return what else there is to know about class number `c`, such as its intercept."""
+        """Return further figures of class number `c`, such as its intercept."""
         return {}
 
     def figures(self) -> dict[str, float]:
-        """Return what else there is to know about the model."""
+        """Return further figures of the model."""
         thresholds = self.label_threshold
         if isinstance(thresholds, tuple):
             return {"least_label_threshold": min(thresholds), "largest_label_threshold": max(thresholds)}
         return {} if thresholds is None else {"label_threshold": thresholds}
 
     def certificate_notes(self) -> tuple[str, ...]:
-        """Return sentences on what the certificate says of this model beside the optimum, or does not."""
+        """Return sentences on what the certificate says about this model besides the optimum, or does not."""
         return ()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -199,25 +188,21 @@ class Model(Sized):
 
     @cached_property
     def scorer(self) -> Scorer:
-        """What computes scores; made once, since it may keep tables."""
+        """Computes the scores; made once, since it may keep tables."""
         return self.make_scorer()
 
     def scores(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes).
 
-        They are weighted as the model requires: `rows` holds the values from hashing or a reader.
-
-        Raises
-        ------
-        DataError
-            If the samples have another number of features.
+        `rows` holds the values from hashing or a reader, which are weighted here. `DataError` if the
+        samples have another number of features.
         """
         return self.scorer.rows(rows)
 
     def shard_scores(self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
         """Return the scores of shard number `shard` of a dataset, shape (n_rows, n_classes).
 
-        Reads the columns of used features only, and once more all of them where the weighting needs
+        Reads only the columns of used features, and all of them once more if the weighting needs
         norms of idf-weighted samples; uses at most `scratch_bytes`, excluding the scores.
         """
         return self.scorer.shard(dataset.shards[shard], scratch_bytes)
@@ -264,7 +249,7 @@ class Model(Sized):
         return self.calibration is not None
 
     def check_probabilities(self) -> None:
-        """Refuse a model that has no probabilities: a ModelError, with ways to get them."""
+        """Raise `ModelError`, with ways to get them, if the model has no probabilities."""
         if not self.has_probabilities:
             raise ModelError(
                 "this model has no probabilities, because its scores are not calibrated",
@@ -274,12 +259,8 @@ class Model(Sized):
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability of every class, shape (n_rows, n_classes), for scores of that shape.
 
-        A row adds up to 1; where labels are sets, every class has a probability of its own.
-
-        Raises
-        ------
-        ModelError
-            If the model was not calibrated.
+        A row adds up to 1; if labels are sets, every class has a probability of its own. `ModelError`
+        if the model was not calibrated.
         """
         self.check_probabilities()
         assert self.calibration is not None
@@ -289,7 +270,7 @@ class Model(Sized):
 
     @property
     def outline(self) -> ModelOutline:
-        """What planning needs of the model."""
+        """The facts about the model needed for planning."""
         return ModelOutline(
             self.n_classes,
             self.n_features,
@@ -306,13 +287,7 @@ class Model(Sized):
         return labels
 
     def check_features(self, dataset: Dataset) -> None:
-        """Check that a dataset's features are those of the model.
-
-        Raises
-        ------
-        ModelError
-            Naming every difference.
-        """
+        """Raise `ModelError`, naming every difference, if a dataset has other features than the model."""
         weighting = self.weighting if "weighting" in self.params else dataset.weighting  # chosen in training
         theirs = comparable(dataset.n_features, weighting, as_json(dataset.features))
         ours = comparable(self.n_features, self.weighting, self.feature_spec)
@@ -324,7 +299,7 @@ class Model(Sized):
             )
 
     def info(self) -> Mapping[str, Any]:
-        """Return what there is to know at a glance, ready for JSON."""
+        """Return an overview of the model, as JSON data."""
         return {
             "kind": self.kind,
             "version": self.format_version,
@@ -347,16 +322,8 @@ class Model(Sized):
     def save(self, path: str | os.PathLike[str], *, deflation: int = DEFLATION) -> None:
         """Write the model into one file; equal models give equal bytes.
 
-        Parameters
-        ----------
-        path : path-like
-        deflation : int, optional
-            Level of zlib, for models whose files are deflated.
-
-        Raises
-        ------
-        ModelError
-            If the folder of `path` does not exist.
+        `deflation` is the level of zlib, for models whose files are deflated. `ModelError` if the
+        folder of `path` does not exist.
         """
         write_archive(Path(path), self.header(), self.stored_arrays(), self.format_version, deflation)
 

@@ -23,9 +23,9 @@ NODE_COST, EDGE_COST = 32, 32
 class BoostedModel(Model):
     """A sum of weighted weak learners per class; see `Model` for the fields all kinds have.
 
-    Learners ask the stored values, before any scaling of rows and columns. A node sends a sample above if
-    its value is larger than the node's edge, which is the same as that its code is larger than the
-    node's cut.
+    Learners compare the stored values, before any scaling of rows and columns. A node sends a sample
+    above if its value is larger than the node's edge, which is the same as that its code is larger than
+    the node's cut.
 
     Attributes
     ----------
@@ -35,9 +35,8 @@ class BoostedModel(Model):
         Stage ``s`` has the entries ``stage_ends[s - 1]:stage_ends[s]`` of `members` and `weights`.
     members : int32 array
         Learner of each entry.
-    weights : float64 array
     stage : int
-        The stage that scores: that of the fewest errors on samples held out, or the last one.
+        The stage used for scoring: that with the fewest errors on samples held out, or the last one.
     C : float
         Weight of the loss in training, given or chosen.
     """
@@ -97,27 +96,27 @@ class BoostedModel(Model):
 
     @classmethod
     def bytes_of(cls, sizes: Mapping[str, ArraySize], n_features: int) -> int:
-        """Return the bytes of the arrays, of the copies that score them, and of making these."""
+        """Return the bytes of the arrays, of the copies used for scoring, and of making these."""
         nodes, edges = math.prod(sizes["node_feature"].shape), math.prod(sizes["edges"].shape)
         copies = NODE_COST * nodes + EDGE_COST * edges
         return super().bytes_of(sizes, n_features) + copies
 
     @property
     def used_features(self) -> NDArray[np.int64]:
-        """Features that a learner with weight asks, increasing."""
+        """Features that a learner with weight splits on, increasing."""
         asked = self.trees.node_feature[self.stage_weights(self.stage) > 0]
         return self.trees.features[np.unique(asked[asked >= 0])]
 
     def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Return features and their weights for class number `c`.
 
-        A learner's weight is shared by its nodes; it counts as positive where the class gains above the
-        node's cut, so that the sign of a word's weight says whether it speaks for the class.
+        A learner's weight is divided among its nodes. It counts as positive if the class gains above
+        the node's cut, so the sign of a word's weight says whether it speaks for the class.
         """
         return self._shares(c, self.trees.directions())
 
     def importances(self, c: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return features and the sum of the weights of the learners of class `c` that ask them."""
+        """Return features and the sum of the weights of the learners of class `c` that split on them."""
         return self._shares(c, np.ones(()))
 
     def _shares(self, c: int, signs: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -133,17 +132,17 @@ class BoostedModel(Model):
         return used, total[np.searchsorted(trees.features, used)]
 
     def make_scorer(self) -> BoostedScorer:
-        """Return what sends samples down the trees."""
+        """Return the scorer of the trees."""
         return self.stage_scorer(self.stage)
 
     def stage_scorer(self, stage: int) -> BoostedScorer:
-        """Return what scores as the model did after a round."""
+        """Return the scorer of the model as it was after a round."""
         return BoostedScorer(
             self.trees, self.stage_weights(stage), self.n_classes, self.n_features, self.weighting
         )
 
     def class_figures(self, c: int) -> dict[str, float]:
-        """Return what the constant learners of class number `c` add to its score."""
+        """Return the sum of the constant learners of class number `c`."""
         trees, weights = self.trees, self.stage_weights(self.stage)
         constant = (trees.learner_class == c) & (trees.node_feature < 0).all(axis=1)
         return {"intercept": float((weights * trees.leaf[:, 0])[constant].sum())}

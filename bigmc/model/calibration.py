@@ -33,16 +33,8 @@ MOST_ROWS = 20_000
 class Calibration:
     """The map from scores to probabilities.
 
-    Attributes
-    ----------
-    scale : float
-        Factor of the scores, above 0.
-    offset : float
-        Added to them before a sigmoid; else 0.
-    link : {"softmax", "sigmoid", "power of a sigmoid"}
-        What makes probabilities of the classes of one label.
-    power : float
-        Exponent of the sigmoids, above 0; 1 with the other links.
+    Scores are multiplied by `scale`, above 0; before a sigmoid, `offset` is added, and `power`, above 0,
+    is its exponent. The link is "softmax", "sigmoid" or "power of a sigmoid".
     """
 
     scale: float = 1.0

@@ -24,15 +24,8 @@ WINDOW_FEATURES = 1 << 17
 class ColumnRun(NamedTuple):
     """Decoded columns of a shard, `features[first:last]` of the requested ones.
 
-    Attributes
-    ----------
-    first, last : int
-    starts, stops : int64 array of shape (last - first,)
-        Where the entries of each column begin and end in `rows` and `data`.
-    rows : uint16 array
-        Row in the shard of each entry.
-    data : array
-        Stored values, in the type they are stored in; undefined where ones stand in for them.
+    Column ``first + j`` has the entries ``starts[j]:stops[j]`` of `rows` and `data`, in the type they are
+    stored in; for a binary weighting `data` is undefined, since all values are one.
     """
 
     first: int
@@ -46,21 +39,11 @@ class ColumnRun(NamedTuple):
 def column_runs(
     shard: Shard, features: NDArray[np.int64], scratch_bytes: int, column_bytes: int, weighting: Weighting
 ) -> Iterator[ColumnRun]:
-    """Decode the columns of some features, neighbouring ones in one read.
+    """Decode the columns of some features, which increase, reading neighbouring ones together.
 
-    A run is valid until the next one is requested: the buffers are used again.
-
-    Parameters
-    ----------
-    shard : Shard
-    features : int64 array
-        Increasing.
-    scratch_bytes : int
-        Bytes to use: a quarter for entries, a quarter for the caller's data about the columns of a run.
-    column_bytes : int
-        What the caller keeps of each column, at least 1.
-    weighting : Weighting
-        With a binary one values are not read, since ones stand in for them.
+    A run is valid until the next one is requested, since buffers are reused. A quarter of `scratch_bytes`
+    is for entries, a quarter for the caller's data about the columns of a run, `column_bytes` each, at
+    least 1. For a binary weighting values are not read.
     """
     entry_bytes = 2 + shard.dtype.itemsize
     most = min(max(scratch_bytes // 4 // entry_bytes, _FEWEST_ENTRIES), MOST_ENTRIES)
@@ -98,16 +81,9 @@ def column_runs(
 def row_scale(
     shard: Shard, weighting: Weighting, column_scale: NDArray[np.float32] | None, scratch_bytes: int
 ) -> NDArray[np.float64] | None:
-    """Return one over the norm of each weighted row, 0 for empty rows; None where norms are not needed.
+    """Return one over the norm of each weighted row, 0 for empty rows; None if norms are not needed.
 
-    Parameters
-    ----------
-    shard : Shard
-    weighting : Weighting
-    column_scale : float32 array of shape (n_features,) or None
-        Factor of each feature; with one, all columns are read.
-    scratch_bytes : int
-        Bytes to use.
+    With a `column_scale`, all columns are read, using `scratch_bytes`.
     """
     if not weighting.l2:
         return None

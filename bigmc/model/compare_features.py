@@ -9,9 +9,9 @@ from bigmc.store.weighting import Weighting
 
 
 def comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what makes features the same, without nesting.
+    """Return the properties that make features the same, without nesting.
 
-    The names of text columns do not: the texts of a row are hashed together, whatever they are called.
+    The names of text columns are not among them: the texts of a row are hashed together.
     """
     fields: dict[str, Any] = {"n_features": n_features, "weighting": weighting_name(weighting)}
     for name, value in spec.items():
@@ -23,7 +23,7 @@ def comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -
 
 
 def describe_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Return a phrase for everything in which a model and a dataset differ, given as `comparable` does."""
+    """Return a phrase for every difference between a model and a dataset, given as `comparable` does."""
     return [
         f"{name} is {_short(ours.get(name))} in the model and {_short(theirs.get(name))} in the dataset"
         for name in dict.fromkeys([*ours, *theirs])
@@ -37,5 +37,5 @@ def _short(value: Any) -> str:
 
 
 def weighting_name(weighting: Weighting) -> str:
-    """Return what a weighting does in a few words, such as ``idf+l2``."""
+    """Return a weighting in a few words, such as ``idf+l2``."""
     return "+".join(name for name, on in weighting.to_dict().items() if on) or "counts"

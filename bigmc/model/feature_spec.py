@@ -19,19 +19,9 @@ _MOST = 2**31 - 1
 
 
 def check_feature_spec(spec: object, n_features: int) -> None:
-    """Refuse a description of features from which samples cannot be made.
+    """Check the description of features in a file: empty for plain arrays, else as written by ingest.
 
-    Parameters
-    ----------
-    spec : object
-        As the file has it: empty for plain arrays, else what ingest wrote.
-    n_features : int
-        Of the model.
-
-    Raises
-    ------
-    ValueError
-        Naming what is wrong.
+    `ValueError`, naming the problem, if samples cannot be made from it.
     """
     if not isinstance(spec, Mapping):
         raise ValueError(f"feature_spec is {ascii(spec)[:40]}")
@@ -65,7 +55,7 @@ def _check_names(names: object, what: str) -> None:
 
 
 def _check_value_formats(value_formats: object) -> None:
-    """Refuse what are no formats of numbers and dates."""
+    """Raise an error if these are no formats of numbers and dates."""
     if not isinstance(value_formats, Mapping) or not isinstance(value_formats.get("formats"), Mapping):
         raise ValueError(f"the formats of values are {ascii(value_formats)[:40]}")
     _check_names(value_formats.get("missing"), "what stands for missing values")

@@ -43,19 +43,10 @@ _Link = Callable[
 
 
 def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
-    """Return the scale with the least log loss.
+    """Return the scale with the least log loss on rows that training did not see.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-        Of rows that training did not see.
-    codes : integer array of shape (n_rows,)
-        Their classes.
-
-    Raises
-    ------
-    DataError
-        If there are no rows.
+    `scores` has the shape (n_rows, n_classes), `codes` has the classes of the rows. `DataError` if there
+    are no rows.
     """
     fit = _temperature(_HeldOut.of(scores, codes, _FITTED_ENTRIES))
     return Calibration(float(np.exp(fit.parameters[0])))
@@ -201,16 +192,8 @@ def _expected(
 def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Calibration:
     """Return the sigmoid with the least log loss over all pairs of a row and a class.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-        Of rows that training did not see.
-    is_label : bool array of shape (n_rows, n_classes)
-
-    Raises
-    ------
-    DataError
-        If there are no rows.
+    `scores` and `is_label` have the shape (n_rows, n_classes), of rows that training did not see.
+    `DataError` if there are no rows.
     """
     from scipy.optimize import minimize  # 13 MB that only sets of labels have a use for
 

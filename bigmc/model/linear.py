@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
@@ -37,9 +38,9 @@ class LinearModel(Model):
         Their weights.
     intercept : float64 array of shape (n_classes,)
     gradient_norms : float32 array of shape (n_features,) or None
-        Of a model just trained, where a training from it can start sooner; not saved.
+        Of a model just trained, so that a training from it can start sooner; not saved.
     step : float32 array of shape (n_classes,) or None
-        Where the weights of a class are whole multiples of a step (`bigmc.model.rounding`): the model is
+        If the weights of a class are whole multiples of a step (`bigmc.model.rounding`): the model is
         saved with a byte or less for each weight.
     """
 
@@ -55,7 +56,7 @@ class LinearModel(Model):
         super().__post_init__()
 
     def validate(self) -> None:
-        """Refuse weights of another shape or type, and what is not finite."""
+        """Raise `ModelError` for weights of another shape or type, or not finite."""
         super().validate()
         if self.coef.dtype not in (np.float32, np.float64):
             raise ModelError(f"the weights of a model are float32 or float64, not {self.coef.dtype}")
@@ -76,7 +77,7 @@ class LinearModel(Model):
         return super().format_version if self.step is None else DEFLATED_VERSION
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return features, weights and intercepts; of weights not rounded the non-zero if that is smaller."""
+        """Return features, weights (those not rounded as non-zeros if that is smaller) and intercepts."""
         arrays = {"features": self.features, "intercept": self.intercept}
         if self.step is not None:
             return arrays | {"coef_multiples": multiples_of(self.coef, self.step), "coef_step": self.step}
@@ -110,7 +111,8 @@ class LinearModel(Model):
     def _sizes(self) -> dict[str, ArraySize]:
         """Return the sizes of the arrays of `to_arrays`.
 
-        They are counted and not made: the non-zero of a large model would take several times its size.
+        They are computed without making the arrays: the non-zeros of a large model would take several
+        times its size.
         """
         sizes = {"features": ArraySize.of(self.features), "intercept": ArraySize.of(self.intercept)}
         if self.step is not None:
@@ -136,7 +138,7 @@ class LinearModel(Model):
 
     @classmethod
     def unpacked_bytes(cls, sizes: Mapping[str, ArraySize]) -> int:
-        """Return also the bytes of the non-zero weights, or their multiples, that weights are made of."""
+        """Return also the bytes of the non-zero weights, or their multiples, that are unpacked."""
         packed = ("coef_values", "coef_classes", "coef_ends", "coef_multiples")
         return super().unpacked_bytes(sizes) + sum(sizes[name].nbytes for name in packed if name in sizes)
 
@@ -149,9 +151,15 @@ class LinearModel(Model):
         """Return the features with weight and their weights for class number `c`."""
         return self.features, self.coef[:, c]
 
+    def weights(self) -> scipy.sparse.csr_array:
+        """Return the weights of all features, shape (n_classes, n_features)."""
+        rows, classes = np.nonzero(self.coef)
+        entries = self.coef[rows, classes], (classes, self.features[rows])
+        return scipy.sparse.csr_array(entries, (self.n_classes, self.n_features))
+
     @property
     def has_probabilities(self) -> bool:
-        """Whether the model was calibrated, or is one of logistic regression."""
+        """Whether the model was calibrated, or is a logistic regression."""
         return super().has_probabilities or self.params.get("loss") == "log_loss"
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -161,7 +169,7 @@ class LinearModel(Model):
         return super().probabilities(scores)
 
     def make_scorer(self) -> LinearScorer:
-        """Return what multiplies samples with the weights."""
+        """Return the scorer, which multiplies samples by the weights."""
         return LinearScorer(
             self.features,
             self.coef,

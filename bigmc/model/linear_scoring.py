@@ -40,34 +40,27 @@ class Scorer(Protocol):
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes); they are weighted first.
 
-        Raises
-        ------
-        DataError
-            If the samples have another number of features.
+        `DataError` if the samples have another number of features.
         """
-        ...
 
     def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
         """Return the scores of a stored shard, shape (n_rows, n_classes).
 
-        They are computed using at most `scratch_bytes`, excluding the result.
+        At most `scratch_bytes` are used, excluding the result.
         """
-        ...
 
     def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
         """Return the first class with the largest score of every row, using at most `scratch_bytes`."""
-        ...
 
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo).
 
-        They are computed using at most `scratch_bytes`, excluding the result.
+        At most `scratch_bytes` are used, excluding the result.
         """
-        ...
 
 
 def lookup_bytes(n_features: int) -> int:
-    """Return the bytes of the table that gives each feature its place."""
+    """Return the bytes of the table from features to rows of weights."""
     return 4 * n_features if n_features <= TABLE_FEATURES else 0
 
 
@@ -76,13 +69,8 @@ def best_codes(
 ) -> NDArray[np.int32]:
     """Return the code of the class with the largest score of every row, the lowest code on a tie.
 
-    Parameters
-    ----------
-    n_rows, n_classes : int
-    scratch_bytes : int
-        Bytes for scores; where those of all classes do not fit, the classes are scored in several passes.
-    class_scores : callable
-        Given ``lo`` and ``hi``, the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo).
+    `class_scores` returns the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo). If those
+    of all classes do not fit into `scratch_bytes`, the classes are scored in several passes.
     """
     width = max(1, scratch_bytes // (8 * max(n_rows, 1)))
     codes = np.zeros(n_rows, np.int32)
@@ -98,22 +86,7 @@ def best_codes(
 
 
 class LinearScorer:
-    """The products of samples with the weights of a linear model.
-
-    Parameters
-    ----------
-    features : int64 array of shape (n_nonzero,)
-        Features with weight, increasing.
-    coef : float32 or float64 array of shape (n_nonzero, n_classes)
-    intercept : float64 array of shape (n_classes,)
-    n_features : int
-    weighting : Weighting
-        How raw values become the values the weights are for.
-    column_scale : float32 array of shape (n_features,) or None
-        Factor of each feature (idf of the training samples).
-    step : float32 array of shape (n_classes,) or None
-        The weights of a class are whole multiples of it.
-    """
+    """The products of samples with the weights of a linear model; parameters as for `LinearModel`."""
 
     def __init__(
         self,
@@ -181,11 +154,7 @@ class LinearScorer:
         return scores
 
     def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
-        """Return the scores of a stored shard, shape (n_rows, n_classes).
-
-        Reads the columns with weight only, and all of them once more where norms of idf-weighted
-        samples are needed; uses at most `scratch_bytes`, excluding the scores.
-        """
+        """Return the scores of a stored shard, shape (n_rows, n_classes); see `Model.shard_scores`."""
         return self.class_scores(shard, 0, len(self.intercept), scratch_bytes)
 
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
@@ -194,13 +163,10 @@ class LinearScorer:
         return self._class_scores(shard, lo, hi, self._row_scale(shard, scratch_bytes), scratch_bytes)
 
     def tiles(self, shard: Shard, scratch_bytes: int = SCRATCH) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the scores of a few classes at a time, each after the code of the first class.
+        """Yield the scores of some classes, shape (n_rows, n_tile_classes), each after the code of the first.
 
-        A quarter of `scratch_bytes` is for the scores; the columns with weight are read for each tile.
-
-        Yields
-        ------
-        int, float64 array of shape (n_rows, n_tile_classes)
+        A quarter of `scratch_bytes` is for the scores; the columns with weight are read for each
+        tile.
         """
         self._check_width(shard)
         scale = self._row_scale(shard, scratch_bytes)
@@ -247,7 +213,7 @@ class LinearScorer:
 
 
 def _aligned_zeros(n_rows: int, width: int) -> NDArray[np.int8]:
-    """Return int8 zeros of this shape that begin with a cache line: few rows lie across one more."""
+    """Return int8 zeros of this shape that begin at a cache line, so that few rows cross into one more."""
     memory = np.zeros(n_rows * width + CACHE_LINE, np.int8)
     first = -memory.ctypes.data % CACHE_LINE
     return memory[first : first + n_rows * width].reshape(n_rows, width)

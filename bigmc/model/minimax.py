@@ -32,9 +32,9 @@ class MinimaxModel(LinearModel):
     phi : float
         φ(μ), the largest ``(Σ_{y in C} Φ(x, y)ᵀμ − 1) / |C|`` over the training samples and label subsets.
     stopped : str
-        Why training ended, one of `STOPS`; empty if it is not known.
+        Why training ended, a key of `STOPS`; empty if it is not known.
     lambda0 : float
-        The regularisation that was used; NaN if it is not known.
+        The regularisation used; NaN if it is not known.
     """
 
     objective_name: ClassVar[str] = "worst-case error probability"
@@ -45,7 +45,7 @@ class MinimaxModel(LinearModel):
     lambda0: float = math.nan
 
     def validate(self) -> None:
-        """Refuse a bound that is not finite, and an unknown reason to end."""
+        """Raise `ModelError` for a φ that is not finite, or an unknown reason to stop."""
         super().validate()
         if not math.isfinite(self.phi):
             raise ModelError(f"φ of the model is {self.phi}", "train again")
@@ -53,7 +53,7 @@ class MinimaxModel(LinearModel):
             raise ModelError(f"training of the model ended for an unknown reason, {self.stopped!r}")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return features, weights, intercepts, φ, lambda0 and the number of the reason to end."""
+        """Return features, weights, intercepts, φ, lambda0 and the number of the reason to stop."""
         return super().to_arrays() | self._bound_arrays()
 
     def _sizes(self) -> dict[str, ArraySize]:
@@ -61,7 +61,7 @@ class MinimaxModel(LinearModel):
         return super()._sizes() | own
 
     def _bound_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return φ, lambda0 and the number of the reason to end."""
+        """Return φ, lambda0 and the number of the reason to stop."""
         arrays = {"phi": np.array([self.phi])}
         if not math.isnan(self.lambda0):
             arrays["lambda0"] = np.array([self.lambda0])
@@ -81,18 +81,15 @@ class MinimaxModel(LinearModel):
         return super().from_arrays(arrays, **record, phi=phi, stopped=stopped, lambda0=lambda0)
 
     def figures(self) -> dict[str, float]:
-        """Return the regularisation that was used, if it is known."""
+        """Return the regularisation used, if it is known."""
         return super().figures() | ({} if math.isnan(self.lambda0) else {"lambda0": self.lambda0})
 
     def certificate_notes(self) -> tuple[str, ...]:
-        """Return why training ended, and what the upper bound is a bound of."""
+        """Return why training ended, and what the upper bound holds for."""
         ended = (STOPS[self.stopped],) if self.stopped else ()
         upper = self.certificate.get("upper", math.nan)
         if not upper < 1:
-            return (
-                *ended,
-                "The upper bound is no bound of the error that says anything: it is not below 1.",
-            )
+            return (*ended, "The upper bound is no bound of the error that says anything: it is not below 1.")
         return (
             *ended,
             f"The randomised rule, which draws its answer from the model's probabilities, errs with a "
@@ -115,13 +112,9 @@ class MinimaxModel(LinearModel):
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability of each class under the randomised minimax rule.
 
-        ``h(y|x) ∝ max(Φ(x, y)ᵀμ − φ, 0)``, each class alike where all are 0. On the training samples the
-        sum of these is at most 1 by the definition of φ, so that ``h(y|x) ≥ Φ(x, y)ᵀμ − φ``, which is what
-        the bound of the error rests on.
-
-        Parameters
-        ----------
-        scores : float64 array of shape (n_rows, n_classes)
+        ``h(y|x) ∝ max(Φ(x, y)ᵀμ − φ, 0)``, all classes equal if all are 0. On the training samples
+        the sum of these is at most 1 by the definition of φ, so that ``h(y|x) ≥ Φ(x, y)ᵀμ − φ``, on
+        which the bound of the error rests.
         """
         above = np.maximum(scores - self.phi, 0.0)
         total = above.sum(axis=1, keepdims=True)

@@ -9,21 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ModelOutline:
-    """What planning needs of a model.
+    """What planning needs of a model; see `bigmc.model.base.Model`.
 
-    Attributes
-    ----------
-    n_classes, n_features : int
-    feature_spec : mapping
-        What the features are; see `bigmc.model.base.Model`.
-    has_sets : bool
-        Whether it predicts sets of labels.
-    takes_missing : bool
-        Whether NaN has a meaning for models of its kind.
-    nbytes : int
-        Bytes in memory while it is opened, at most.
-    kept_bytes : int
-        Those of them that stay while it is used.
+    `nbytes` is the maximum of bytes in memory while it is opened, of which `kept_bytes` stay while it is
+    used.
     """
 
     n_classes: int

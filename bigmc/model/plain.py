@@ -13,7 +13,7 @@ from bigmc.errors import ModelError
 
 
 def label_array(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels as an array that is saved without pickle, and the same labels."""
+    """Return the labels as an array that is saved without pickle, with equal values."""
     if classes.dtype.kind not in "OT":
         if classes.dtype.kind not in "biufU":
             raise ModelError(f"labels of type {classes.dtype}", "use integers, strings, booleans or floats")
@@ -30,7 +30,7 @@ def label_array(classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_json(value: Any) -> Any:
-    """Return what JSON makes of a value; numbers that are not finite become None."""
+    """Return a value as it is after JSON; numbers that are not finite become None."""
     if isinstance(value, Mapping):
         return {str(key): as_json(inner) for key, inner in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):

@@ -53,7 +53,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 
 def _model_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Model:
-    """Return the model of a header and arrays, with the models that it is a sum of."""
+    """Return the model of a header and arrays, with its parts if it is a sum."""
     kind = _kind(header)
     parts = [(own, _of_part(arrays, number)) for number, own in enumerate(_part_headers(header))]
     sum_of = {"parts": tuple(_model_of(own, its) for own, its in parts)} if kind is SumModel else {}
@@ -79,7 +79,7 @@ def _model_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
 
 
 def _part_headers(header: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the headers of the models that one is a sum of, each with what it shares with the sum."""
+    """Return the headers of the parts of a sum, each with the fields it shares with the sum."""
     if header["kind"] != KIND:
         return []
     check_types(header, {"parts": list})
@@ -90,19 +90,16 @@ def _part_headers(header: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _of_part(named: Mapping[str, T], number: int) -> dict[str, T]:
-    """Return what is named after a part of a sum, without its prefix, and the classes, which are of all."""
+    """Return the items of a part of a sum by their names without prefix, and the common classes."""
     prefix = part_prefix(number)
     own = {name.removeprefix(prefix): one for name, one in named.items() if name.startswith(prefix)}
     return {**own, "classes": named["classes"]}
 
 
 def outline_of_file(path: str | os.PathLike[str]) -> ModelOutline:
-    """Return what planning needs of the model saved at `path`, of which no array is read.
+    """Return what planning needs of the model saved at `path`, without reading an array.
 
-    Raises
-    ------
-    ModelError
-        If the file is absent, no bigmc model, of another version or kind, or its parts cannot be right.
+    `ModelError` if the file is absent, no bigmc model, of another version or kind, or inconsistent.
     """
     header, sizes = read_sizes(Path(path))
     with _consistent(path):
@@ -119,7 +116,7 @@ def outline_of_file(path: str | os.PathLike[str]) -> ModelOutline:
 
 
 def _bytes_of(header: Mapping[str, Any], sizes: Mapping[str, ArraySize]) -> tuple[int, int]:
-    """Return the bytes of a model while it is opened, and those given back then, parts included."""
+    """Return the bytes of a model while it is opened, and those freed afterwards, parts included."""
     kind = _kind(header)
     counts = [(kind.bytes_of(sizes, header["n_features"]), kind.unpacked_bytes(sizes))]
     counts += [_bytes_of(own, _of_part(sizes, k)) for k, own in enumerate(_part_headers(header))]
@@ -140,7 +137,7 @@ def _consistent(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _kind(header: Mapping[str, Any]) -> type[Model]:
-    """Return the kind of model that a header, which is checked, is of."""
+    """Return the kind of model of a header, after checking it."""
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ModelError(
@@ -152,14 +149,14 @@ def _kind(header: Mapping[str, Any]) -> type[Model]:
 
 
 def _check_plain(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse arrays of other types than numbers and texts of this machine, which kernels do not know."""
+    """Raise an error for arrays other than of numbers and texts in this machine's byte order."""
     for name, array in arrays.items():
         if array.dtype.kind not in "biufU" or not array.dtype.isnative or array.dtype == np.float16:
             raise ValueError(f"{name} is an array of type {array.dtype}")
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
-    """Refuse a header whose parts are not of the types that training writes."""
+    """Raise an error for a header with fields of other types than those that training writes."""
     check_types(header, {"weighting": dict, "params": dict, "certificate": dict, "history": list})
     check_whole(header["n_features"], 2**31 - 1, "n_features")
     check_whole(header["n_iter"], 2**62, "n_iter")
@@ -177,9 +174,10 @@ def _threshold(stored: float | list[float] | None) -> float | tuple[float, ...] 
 
 
 def verify_model(path: str | os.PathLike[str]) -> list[str]:
-    """Return everything wrong with the model at `path`, one line each; empty if it is sound.
+    """Return the problems of the model at `path`, one line each; empty if it is intact.
 
-    Every byte counts: sha256 of each member, no other members, nothing between them, parts that fit.
+    Every byte is checked: the SHA-256 of each member, no other members, nothing between them, consistent
+    parts.
     """
     problems = check_archive(Path(path))
     if not problems:

@@ -18,7 +18,7 @@ LABEL_COST = 128
 
 
 class Sized(ABC):
-    """A model as what its arrays take: `bigmc.model.base.Model` is one, and its kinds add what is theirs."""
+    """A model as the sizes of its arrays; `bigmc.model.base.Model` is one, and its kinds extend it."""
 
     classes: NDArray[Any]
     n_features: int
@@ -27,7 +27,7 @@ class Sized(ABC):
 
     @abstractmethod
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what the kind adds to the record, as named arrays of numbers or plain text."""
+        """Return the kind's own fields, as named arrays of numbers or plain text."""
 
     @property
     def nbytes(self) -> int:

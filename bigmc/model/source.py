@@ -14,17 +14,9 @@ from bigmc.store.files.atomic import sha256
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model comes from, and what is known of it before it is in memory.
+    """A model and what is known about it before it is in memory.
 
-    Attributes
-    ----------
-    outline : ModelOutline
-    load : callable
-        Returns the model; reads its file.
-    sha256 : str or None
-        Of its file; None of a model that is in memory only.
-    n_bytes : int or None
-        Of its file.
+    `load` reads its file. `sha256` and `n_bytes` are those of the file; None if there is none.
     """
 
     outline: ModelOutline
@@ -39,12 +31,6 @@ class ModelSource:
 
     @classmethod
     def of_file(cls, path: Path) -> ModelSource:
-        """Return the source of a saved model, of which no array is read yet.
-
-        Raises
-        ------
-        ModelError
-            If the file is absent or no bigmc model.
-        """
+        """Return the source of a saved model, without reading an array; `ModelError` if it is none."""
         outline = outline_of_file(path)
         return cls(outline, lambda: load_model(path), sha256(path), path.stat().st_size)

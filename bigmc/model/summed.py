@@ -31,14 +31,8 @@ KIND = "sum"
 class SumModel(Model):
     """A weighted sum of the scores of other models; see `Model` for the fields all kinds have.
 
-    Every part weights raw values in its own way, so that the sum itself has no weighting.
-
-    Attributes
-    ----------
-    parts : tuple of Model
-        At least one; of the same classes and features, none a sum itself.
-    part_weights : float64 array of shape (n_parts,)
-        Not negative.
+    There is at least one part; the parts have the same classes and features, and none is a sum. Weights
+    are not negative. Every part weights raw values in its own way, so the sum itself has no weighting.
     """
 
     parts: tuple[Model, ...]
@@ -62,7 +56,7 @@ class SumModel(Model):
         )
 
     def validate(self) -> None:
-        """Refuse parts of other classes or features, sums of sums, and weights that are none."""
+        """Raise `ModelError` for parts with other classes or features, sums of sums, and invalid weights."""
         parts, weights = self.parts, self.part_weights
         if not parts or weights.shape != (len(parts),) or weights.dtype != np.float64:
             raise ModelError(f"weights of shape {weights.shape} for {len(parts)} models")
@@ -99,7 +93,7 @@ class SumModel(Model):
 
     @classmethod
     def bytes_of(cls, sizes: Mapping[str, ArraySize], n_features: int) -> int:
-        """Return the bytes of the sum itself; those of its parts are asked of their kinds."""
+        """Return the bytes of the sum itself; those of its parts come from their kinds."""
         own = {name: size for name, size in sizes.items() if not name.startswith(_PREFIX)}
         return super().bytes_of(own, n_features)
 
@@ -116,16 +110,16 @@ class SumModel(Model):
 
     @property
     def format_version(self) -> int:
-        """Version of the file format: the latest that a part asks for."""
+        """Version of the file format: the latest that a part needs."""
         return max(part.format_version for part in self.parts)
 
     @property
     def used_features(self) -> NDArray[np.int64]:
-        """Features that decide in any part, increasing."""
+        """Features used by any part, increasing."""
         return np.unique(np.concatenate([part.used_features for part in self.parts]))
 
     def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Return features and the weighted sum of how much each weighs for class number `c` in the parts."""
+        """Return features and the weighted sum of their weights in the parts for class number `c`."""
         used = self.used_features
         total = np.zeros(len(used))
         for part, weight in self._weighted():
@@ -134,11 +128,11 @@ class SumModel(Model):
         return used, total
 
     def make_scorer(self) -> SumScorer:
-        """Return what adds up the scores of the parts."""
+        """Return the scorer, which adds up the scores of the parts."""
         return SumScorer([part.scorer for part in self.parts], self.part_weights, self.n_classes)
 
     def class_figures(self, c: int) -> dict[str, float]:
-        """Return the weighted sum of what the parts say, such as the intercept, of class number `c`."""
+        """Return the weighted sums of the parts' figures, such as the intercept, of class number `c`."""
         figures: dict[str, float] = {}
         for part, weight in self._weighted():
             for name, value in part.class_figures(c).items():
@@ -151,13 +145,13 @@ class SumModel(Model):
         return super().figures() | weights
 
     def info(self) -> Mapping[str, Any]:
-        """Return what there is to know at a glance, ready for JSON, also of each part."""
+        """Return an overview of the model and of each part, as JSON data."""
         names = ("kind", "n_nonzero_features", "weighting", "params", "objective", "certificate")
         parts = [{name: part.info()[name] for name in names} | part.figures() for part in self.parts]
         return {**super().info(), "parts": as_json(parts)}
 
     def certificate_notes(self) -> tuple[str, ...]:
-        """Return what is certified of the parts."""
+        """Return the certificates of the parts."""
         notes = ["The model is a sum of models, whose weights were chosen on held-out rows."]
         for part, weight in self._weighted():
             gap = part.certificate.get("gap", math.inf)
@@ -175,19 +169,12 @@ _PREFIX = "part"
 
 
 def part_prefix(number: int) -> str:
-    """Return how the names of the arrays of a part begin in the file of a sum."""
+    """Return the prefix of the names of the arrays of a part in the file of a sum."""
     return f"{_PREFIX}{number}."
 
 
 class SumScorer:
-    """Adds up the scores of other scorers, each times a weight.
-
-    Parameters
-    ----------
-    scorers : sequence of Scorer
-    weights : float64 array of shape (n_scorers,)
-    n_classes : int
-    """
+    """Adds up the scores of other scorers, each multiplied by a weight."""
 
     def __init__(self, scorers: Sequence[Scorer], weights: NDArray[np.float64], n_classes: int) -> None:
         self._scorers, self._weights, self._n_classes = scorers, weights, n_classes
@@ -197,10 +184,7 @@ class SumScorer:
         return self._sum(lambda scorer: scorer.rows(rows), (rows.n_rows, self._n_classes))
 
     def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
-        """Return the scores of a stored shard, shape (n_rows, n_classes).
-
-        They are computed using at most `scratch_bytes`, excluding the result.
-        """
+        """Return the scores of a stored shard, shape (n_rows, n_classes), as `Scorer.shard`."""
         scores = np.empty((shard.n_rows, self._n_classes))
         # a quarter each for the sum and one part
         width = max(1, scratch_bytes // 4 // (8 * max(shard.n_rows, 1)))

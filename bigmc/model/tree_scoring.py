@@ -27,22 +27,21 @@ class Trees(NamedTuple):
 
     Attributes
     ----------
-    features : int64 array of shape (n_asked,)
-        Features the nodes ask, increasing.
-    edge_starts : int64 array of shape (n_asked + 1,)
-        Feature ``features[j]`` has the edges ``edges[edge_starts[j]:edge_starts[j + 1]]``.
+    features : int64 array of shape (n_used,)
+        Features that nodes split on, increasing.
+    edge_starts : int64 array of shape (n_used + 1,)
+        Feature ``features[j]`` has the edges ``edges[edge_starts[j]:edge_starts[j + 1]]``, increasing.
     edges : float64 array
-        Increasing within a feature.
     node_feature : int32 array of shape (n_learners, n_nodes)
         Place in `features`; -1 sends every sample below.
     node_cut : int16 array of shape (n_learners, n_nodes)
-        Samples with more than so many edges below their value go above.
+        Samples with more than this number of edges below their value go above.
     missing_below : bool array of shape (n_learners, n_nodes)
         Missing values go below instead of above.
     leaf : int8 array of shape (n_learners, n_nodes + 1)
         Response: -1, 0 or 1.
     learner_class : int64 array of shape (n_learners,)
-        Code of the class each one speaks for.
+        Code of the class whose score each one adds to.
     """
 
     features: NDArray[np.int64]
@@ -63,7 +62,7 @@ class Trees(NamedTuple):
         leaf: NDArray[np.int8],
         classes: NDArray[np.int64],
     ) -> Trees:
-        """Return trees whose nodes ask features and thresholds; infinity parts missing values only."""
+        """Return trees of nodes with features and thresholds; infinity separates only missing values."""
         asks = feature >= 0
         features = np.unique(feature[asks]).astype(np.int64)
         place = np.where(asks, np.searchsorted(features, feature), -1)
@@ -85,12 +84,7 @@ class Trees(NamedTuple):
         )
 
     def check(self, n_classes: int, n_features: int) -> None:
-        """Refuse arrays that do not fit together, which the kernels would read past the end of.
-
-        Raises
-        ------
-        ModelError
-        """
+        """Raise `ModelError` if arrays do not fit together; kernels would read past their ends."""
         arrays: tuple[NDArray[Any], ...] = self
         for name, array, kind in zip(self._fields, arrays, _KINDS, strict=True):
             if array.dtype.kind != kind:
@@ -138,7 +132,7 @@ _KINDS = ("i", "i", "f", "i", "i", "b", "i", "i")
 
 
 class _Group(NamedTuple):
-    """Learners that are scored together, and the features they ask, increasing."""
+    """Learners that are scored together, and the features they split on, increasing."""
 
     features: NDArray[np.int64]
     encoding: Encoding
@@ -146,15 +140,7 @@ class _Group(NamedTuple):
 
 
 class BoostedScorer:
-    """Sends samples down the trees with weight.
-
-    Parameters
-    ----------
-    trees : Trees
-    weights : float64 array of shape (n_learners,)
-    n_classes, n_features : int
-    weighting : Weighting
-    """
+    """Evaluates the trees with weight."""
 
     def __init__(
         self,
@@ -188,10 +174,7 @@ class BoostedScorer:
         return scores
 
     def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
-        """Return the scores of a stored shard, shape (n_rows, n_classes).
-
-        They are computed using at most `scratch_bytes`, excluding the result.
-        """
+        """Return the scores of a stored shard, shape (n_rows, n_classes), as `Scorer.shard`."""
         return np.ascontiguousarray(self.class_scores(shard, 0, self._n_classes, scratch_bytes))
 
     def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
@@ -220,7 +203,7 @@ class BoostedScorer:
         add_learners(codes, trees._replace(classes=trees.classes - lo), scores)
 
     def _groups(self, most: int) -> Iterator[_Group]:
-        """Cut the learners into groups that ask at most so many features, one learner at the least."""
+        """Split the learners into groups that use at most `most` features, or one learner if it uses more."""
         if len(self._all.features) <= most:
             yield self._all
             return

@@ -12,22 +12,13 @@ _GOOD_ENOUGH = 1e-9
 
 
 def balance_classes(flow: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Find factors that make what flows out of every class flow into it.
+    """Return factors that make the flow out of every class equal to the flow into it; None if not converged.
 
-    With an intercept a dual point must satisfy ``sum_r b_cr = sum_r b_rc`` for its sums over the
-    samples of class c, ``b_cr``. Multiplying them by ``t_c / t_r`` keeps them positive; the ``t``
-    are those of the cyclic balancing of Osborne, "On pre-conditioning of matrices", J. ACM 7 (1960), in
-    the 1-norm. Flow between strongly connected components cannot come back and is dropped.
-
-    Parameters
-    ----------
-    flow : float64 array of shape (n_classes, n_classes)
-        Not negative; the diagonal is ignored.
-
-    Returns
-    -------
-    float64 array of shape (n_classes, n_classes) or None
-        Factor of each entry; None if the balancing did not converge.
+    With an intercept a dual point must satisfy ``sum_r b_cr = sum_r b_rc`` for its sums over the samples
+    of class c, ``b_cr``. Multiplying them by ``t_c / t_r`` keeps them positive; the ``t`` are those of
+    the cyclic balancing of Osborne, "On pre-conditioning of matrices", J. ACM 7 (1960), in the 1-norm.
+    Flow between strongly connected components cannot come back and is dropped. The flow, of shape
+    (n_classes, n_classes), is not negative; its diagonal is ignored.
     """
     flow = flow.copy()
     np.fill_diagonal(flow, 0.0)
@@ -67,7 +58,7 @@ def _strong_components(edges: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _reached(edges: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
-    """Return which nodes can be reached from one of them."""
+    """Return which nodes can be reached from a node."""
     reached, newest = np.zeros(len(edges), bool), np.zeros(len(edges), bool)
     newest[node] = True
     while newest.any():
@@ -77,19 +68,10 @@ def _reached(edges: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
 
 
 def balance_tasks(residuals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Find factors that make the dual variables of every class and of its rest add up to the same.
+    """Return factors that make the sums of the dual variables of every class and of its rest equal.
 
-    The larger of the two sums is scaled down.
-
-    Parameters
-    ----------
-    residuals : float64 array of shape (n_classes, n_classes)
-        Sums of the dual variables of the task of each class (column) over the samples of each (row).
-
-    Returns
-    -------
-    float64 array of shape (n_classes, n_classes)
-        Factor of each entry.
+    The larger of the two sums is scaled down. `residuals`, of shape (n_classes, n_classes), has the sums
+    of the dual variables of the task of each class (column) over the samples of each (row).
     """
     own = np.diag(residuals)
     rest = residuals.sum(axis=0) - own

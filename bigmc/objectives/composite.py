@@ -1,4 +1,4 @@
-"""Which loss goes with which penalty, and the kernels that minimise them together."""
+"""An objective, of a loss and a penalty, and the kernels that minimise it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ColumnWork = HingeWork | LossWork
 
 
 class Curvature(Enum):
-    """Which element of the Hessian's diagonal is taken as the curvature along a column."""
+    """The element of the Hessian's diagonal that is used as the curvature along a column."""
 
     MEAN = "mean"
     LARGEST = "largest"
@@ -46,10 +46,7 @@ class Curvature(Enum):
 class Objective:
     """A loss, a penalty and a ridge term, ``ridge / 2 ||W||²``, that are minimised together.
 
-    Attributes
-    ----------
-    sets : bool
-        Labels are sets.
+    With `sets`, labels are sets.
     """
 
     loss: Loss
@@ -64,7 +61,7 @@ class Objective:
 
     @property
     def newton(self) -> bool:
-        """Whether there are Newton steps over the weights that are not zero: the penalty is smooth there."""
+        """Whether there are Newton steps over the non-zero weights: the penalty is smooth there."""
         return self.penalty.smooth_on_support
 
     @property
@@ -83,7 +80,7 @@ class Objective:
         return alpha * self.penalty.value(coef) + squares
 
     def column_work(self, columns: Columns, samples: Samples, crew: Crew, n_classes: int) -> ColumnWork:
-        """Return columns as `sweep` and `project` go through them, with who assists."""
+        """Return columns for `sweep` and `project`, with the threads that assist."""
         if self.specialised:
             return HingeWork(columns, _one_label(samples), crew)
         return LossWork(self.loss.kernels, columns, samples, crew, n_classes)
@@ -110,7 +107,7 @@ class Objective:
         coef: NDArray[np.float64],
         violations: NDArray[np.float64],
     ) -> None:
-        """Take each gradient back to its ball; see `bigmc.kernels.linear.composite.project`."""
+        """Project each gradient onto its ball; see `bigmc.kernels.linear.composite.project`."""
         if self.specialised:
             squared_hinge.project(team, move, extra, coef, violations)
         else:
@@ -125,7 +122,7 @@ class Objective:
         return 1 if self.loss.keeps_residuals and n_classes == 2 else width
 
     def residuals_beside(self, n_classes: int, width: int) -> int:
-        """Return how many residuals and shares of a sample there are in addition to its scores."""
+        """Return the number of residuals and shares of a sample in addition to its scores."""
         if not self.loss.keeps_residuals:
             return 0
         of_residuals = self.residuals_width(n_classes, width)
@@ -220,35 +217,19 @@ class Objective:
 
 
 def _one_label(samples: Samples) -> Samples:
-    """Return samples of one label each, as the kernels for these take them."""
+    """Return samples in the form of kernels for one label each."""
     return samples._replace(labels=samples.labels[:, 0])
 
 
 def objective(
-    loss: str,
-    penalty: str,
-    l1_ratio: float | None = None,
-    ridge: float = 0.0,
-    *,
-    sets: bool | None = None,
+    loss: str, penalty: str, l1_ratio: float | None = None, ridge: float = 0.0, *, sets: bool | None = None
 ) -> Objective:
-    """Return the objective with the named loss and penalty; all of them go together.
+    """Return the objective with the named loss of `LOSSES` and penalty of `PENALTIES`; any pair is possible.
 
-    Parameters
-    ----------
-    loss, penalty : str
-        Names in `LOSSES` and `PENALTIES`.
-    l1_ratio : float, optional
-        Share of the l1 norm, for the penalty ``"sparse_group"`` only; by default 0.5.
-    ridge : float
-        Weight of the squared norm, at least 0.
-    sets : bool, optional
-        Whether the labels are sets, if that is known: then the loss must be one for them.
-
-    Raises
-    ------
-    BigmcError
-        If a name is unknown, the message lists what there is, or a number cannot be used.
+    `l1_ratio` is the share of the l1 norm, for the penalty ``"sparse_group"`` only, by default 0.5;
+    `ridge` is the weight of the squared norm. If it is known whether labels are `sets`, the loss must
+    take such labels. `BigmcError` if a name is unknown, with a list of the known ones, or a number is
+    invalid.
     """
     known: tuple[tuple[str, str, Any], ...] = (("loss", loss, LOSSES), ("penalty", penalty, PENALTIES))
     for kind, name, names in known:

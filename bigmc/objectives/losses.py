@@ -128,17 +128,10 @@ class Loss(ABC):
     ) -> float:
         """Return the dual value, without the penalty's part, of the scaled dual point.
 
-        Parameters
-        ----------
-        scale : float
-            At most `largest_scale`.
-        residual_sum, value : float
-            Sums of the residuals and of the `dual_values`, with the factors of `balance` applied.
-        weight_sum : float
-            n, the sum of the sample weights.
-        entropy : callable
-            Sum of entropies of the scaled dual point, see `bigmc.kernels.linear.losses.sums.entropy`; it
-            takes a pass over the scores.
+        `scale` is at most `largest_scale`. `residual_sum` and `value` are sums of the residuals and
+        of the `dual_values`, with the factors of `balance` applied; `weight_sum` is n, the sum of the
+        sample weights. `entropy` sums the entropies of the scaled dual point in a pass over the
+        scores, see `bigmc.kernels.linear.losses.sums.entropy`.
         """
 
 

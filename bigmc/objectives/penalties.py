@@ -1,4 +1,4 @@
-"""Penalties: each one object that knows its name, its value and its code in the kernels."""
+"""Penalties: each one object with its name, its value and its code in the kernels."""
 
 from __future__ import annotations
 
@@ -14,22 +14,12 @@ from bigmc.kernels.linear.arguments import Norm
 
 @dataclass(frozen=True)
 class RestrictedPenalty:
-    """A penalty as a function of the weights that are not zero, near some rows of them.
+    """A penalty as a function of the non-zero weights, near some rows of them.
 
-    Those that have a penalty each keep their signs; the others are free to be anything. With the length
-    ``|w|`` of a row its gradient is ``group w / |w| + single sign(w)`` and its Hessian
-    ``group / |w| (I - w w' / |w|²)``.
-
-    Attributes
-    ----------
-    rows : float64 array of shape (n_rows, width)
-    single, group : float64 arrays of shape (n_rows,)
-        Weights of the l1 and the l2 norm of each row.
-    lengths : float64 array of shape (n_rows,)
-    unit : float64 array of shape (n_rows, width)
-        The rows over their lengths.
-    free : bool array of shape (n_rows, width)
-        Weights that may move.
+    Weights with a penalty each keep their signs; the others are unrestricted. With the length ``|w|`` of
+    a row the gradient is ``group w / |w| + single sign(w)`` and the Hessian ``group / |w| (I - w w' /
+    |w|²)``. `single` and `group` are the weights of the l1 and the l2 norm of each row; `unit` has the
+    rows over their lengths; `free` marks the weights that may move.
     """
 
     rows: NDArray[np.float64]
@@ -41,7 +31,7 @@ class RestrictedPenalty:
 
     @property
     def gradient(self) -> NDArray[np.float64]:
-        """Derivatives by the weights that are not zero."""
+        """Derivatives with respect to the non-zero weights."""
         return self.group[:, None] * self.unit + self.single[:, None] * np.sign(self.rows)
 
     @property
@@ -50,14 +40,14 @@ class RestrictedPenalty:
         return self.group / self.lengths
 
     def turned(self, step: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which weights a step takes through zero: of single ones their sign, of groups the side."""
+        """Return which weights a step moves through zero: single weights, or groups by direction."""
         moved = self.rows + step
         groups = (np.einsum("jr,jr->j", moved, self.rows) <= 0) & (self.group > 0)
         singles = (moved * self.rows <= 0) & (self.single > 0)[:, None]
         return np.asarray((groups[:, None] | singles) & self.free)
 
     def change(self, moved: NDArray[np.float64]) -> float:
-        """Return the penalty of other rows less that of these."""
+        """Return the penalty of other rows minus that of these."""
         groups = self.group @ (np.sqrt(np.einsum("jr,jr->j", moved, moved)) - self.lengths)
         if not self.single.any():
             return float(groups)
@@ -68,12 +58,7 @@ class RestrictedPenalty:
 class Penalty:
     """A norm of every row of weights, added up over the features; see `bigmc.kernels.linear.penalties`.
 
-    Attributes
-    ----------
-    code : int
-        Its code in `bigmc.kernels.linear.penalties`.
-    l1_ratio : float
-        Share of the l1 norm in a sparse group.
+    `l1_ratio` is the share of the l1 norm in a sparse group.
     """
 
     name: str
@@ -82,14 +67,14 @@ class Penalty:
 
     @property
     def kernel(self) -> Norm:
-        """What kernels take of it."""
+        """The penalty in the form of kernels."""
         return Norm(self.code, float(self.l1_ratio))
 
     @property
     def smooth_on_support(self) -> bool:
-        """Whether it is a smooth function of the weights that are not zero, as long as they keep their signs.
+        """Whether it is a smooth function of the non-zero weights, as long as they keep their signs.
 
-        The largest weight is not: at the optimum several share the place.
+        The maximum is not: at the optimum several weights attain it.
         """
         return self.code == penalties.SPARSE_GROUP
 
@@ -109,10 +94,10 @@ class Penalty:
         return (1.0 - self.l1_ratio) * group + self.l1_ratio * sparse
 
     def dual_conversion(self, n_classes: int) -> float:
-        """Return the most that the dual norm is in units of the Euclidean norm.
+        """Return the maximum ratio of the dual norm to the Euclidean norm.
 
-        Penalties that are at least the Euclidean norm have a dual norm that is at most that; the dual norm of
-        the largest weight is the sum of ``n_classes``.
+        Penalties that are at least the Euclidean norm have a dual norm that is at most that; the dual
+        norm of the maximum is the sum of ``n_classes`` absolute values.
         """
         return math.sqrt(n_classes) if self.code == penalties.LARGEST else 1.0
 

@@ -1,4 +1,4 @@
-"""What Newton steps need of a loss: its kernels over samples in row order."""
+"""Kernels of a loss for Newton steps, over samples in row order."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ from bigmc.objectives.losses import Loss
 class RowKernels:
     """Derivatives of a loss over samples in row order.
 
-    Attributes
-    ----------
-    gradient, hessian, change : callable
-        `gradient_rows`, `hessian_rows` and `losses_along` of `bigmc.kernels.linear.newton_rows`, without
-        their first argument.
-    per_class : bool
-        What `gradient` leaves for `hessian` is a number for every score, otherwise one word of bits for every
-        sample.
+    The functions are `gradient_rows`, `hessian_rows` and `losses_along` of
+    `bigmc.kernels.linear.newton_rows`, without their first argument. With `per_class`, `gradient` stores
+    a number for every score for `hessian`, otherwise one word of bits for every sample.
     """
 
     gradient: Callable[..., None]
@@ -36,7 +31,7 @@ class RowKernels:
 
     @classmethod
     def of(cls, loss: Loss, kernels: LossKernels) -> RowKernels:
-        """Return those of a loss; `kernels` is what compiled code takes of it, for one label or for sets."""
+        """Return those of a loss; `kernels` is its compiled form for one label or for sets."""
         return cls(
             partial(newton_rows.gradient_rows, kernels),
             partial(newton_rows.hessian_rows, kernels),

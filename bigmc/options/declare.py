@@ -14,22 +14,9 @@ KEY = "option"
 class Option:
     """How a field is given on the command line.
 
-    Attributes
-    ----------
-    help : str
-        One sentence or two.
-    flags : tuple of str
-        Names, such as ``--seed``; by default the field's with hyphens.
-    metavar : str or None
-        Placeholder of the value in the help.
-    shown : str or None
-        Default to show in the help instead of the field's own.
-    parse : callable or None
-        Converts the given text to the value; it raises ValueError with the reason.
-    minimum : int or None
-        Least value that is accepted.
-    is_argument : bool
-        Whether it is a positional argument.
+    `flags` are names such as ``--seed``; by default the field's with hyphens. `shown` is a default to
+    show in the help instead of the field's own. `parse` converts the given text to the value; it raises
+    `ValueError` with the reason.
     """
 
     help: str

@@ -31,23 +31,9 @@ class PredictKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(RawOptions):
-    """What `bigmc predict` writes, and for which rows.
+    """What `bigmc predict` writes, and for which rows; `bigmc.predict` describes the options.
 
-    Attributes
-    ----------
-    split : str, optional
-        Split of a dataset; by default all its rows.
-    scores : bool
-        Write the score of every class.
-    proba : bool
-        Write the probability of every class instead.
-    keep : tuple of str
-        Columns of the source to copy to the predictions; one name may be given as a string.
-
-    Raises
-    ------
-    DataError
-        If both scores and probabilities are requested, or a column cannot be copied.
+    `DataError` if both scores and probabilities are requested, or a column cannot be copied.
     """
 
     split: str | None = option(None, "Split of a dataset; by default all rows.")
@@ -96,23 +82,7 @@ class EvaluateKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(FileOptions):
-    """What `bigmc evaluate` measures, and on which rows.
-
-    Attributes
-    ----------
-    split : str
-        Split of a dataset.
-    label : str, optional
-        Label column of raw files.
-    label_separator : str, optional
-        Separator between several labels of a row of raw files.
-    per_class : bool
-        Add precision, recall, F1 and support of every class.
-    confusion : bool
-        Add the confusion matrix.
-    propensities : str, optional
-        For label sets: split whose labels are counted; adds propensity-scored precision@k.
-    """
+    """What `bigmc evaluate` measures, and on which rows; `bigmc.evaluate` describes the options."""
 
     split: str = option("test", "Split of a dataset to evaluate on.")
     label: str | None = option(None, "Label column of raw files.", metavar="COLUMN")
@@ -135,22 +105,7 @@ class ReportKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """What `bigmc report` shows of a model.
-
-    Attributes
-    ----------
-    top : int
-        Maximum number of features per class.
-    dataset : path or Dataset, optional
-        Data to evaluate on.
-    split : str, optional
-        Split of the dataset; by default ``"test"``.
-
-    Raises
-    ------
-    DataError
-        If a split is given without a dataset.
-    """
+    """What `bigmc report` shows of a model; `DataError` if a split is given without a dataset."""
 
     top: int = option(20, "Features per class.", minimum=1)
     dataset: Any = option(None, "Dataset to evaluate on.", metavar="DATASET", parse=str)

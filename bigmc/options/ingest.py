@@ -14,7 +14,17 @@ Columns = str | Sequence[str] | None
 Missing = Literal["refuse", "keep", "fill"]
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
-SEVERAL = ("text", "categorical", "one_hot", "numeric", "dense", "date", "missing_text", "keep")
+SEVERAL = (
+    "text",
+    "categorical",
+    "one_hot",
+    "numeric",
+    "dense",
+    "date",
+    "missing_text",
+    "odd_as_missing",
+    "keep",
+)
 """Options that may be repeated, of which one may be given as it is."""
 
 
@@ -32,6 +42,7 @@ class IngestKeywords(TypedDict, total=False):
     date: Columns
     value_format: Mapping[str, Columns] | Columns
     missing_text: Columns
+    odd_as_missing: Columns
     keep: Columns
     hash_bits: int | None
     ngrams: tuple[int, int] | None
@@ -65,12 +76,9 @@ def parse_ngrams(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions(RawOptions):
-    """How sources become a dataset; :func:`bigmc.api.ingest` describes the options.
+    """How sources become a dataset; `bigmc.ingest` describes the options.
 
-    Raises
-    ------
-    DataError
-        If an option has a value that is invalid for all data.
+    `DataError` if an option has a value that is invalid for all data.
     """
 
     text: Sequence[str] = option((), "Text column; may be repeated.", metavar="COLUMN")
@@ -102,6 +110,11 @@ class IngestOptions(RawOptions):
     )
     missing_text: Sequence[str] = option(
         (), "Text that stands for a missing number or date, such as n/a; may be repeated.", metavar="TEXT"
+    )
+    odd_as_missing: Sequence[str] = option(
+        (),
+        "Column of numbers or dates in which other values count as missing; may be repeated.",
+        metavar="COLUMN",
     )
     keep: Sequence[str] = option((), "Column copied along with the rows; may be repeated.", metavar="COLUMN")
     hash_bits: int = option(18, "Hash to 2^BITS buckets.", shown="18")
@@ -152,13 +165,7 @@ class IngestOptions(RawOptions):
 
 
 def given_options(given: Mapping[str, Any]) -> IngestKeywords:
-    """Return the given options that are not None, with columns as tuples.
-
-    Raises
-    ------
-    DataError
-        If there is no such option.
-    """
+    """Return the given options that are not None, with columns as tuples; `DataError` if one is unknown."""
     known = {item.name for item in fields(IngestOptions)}
     for name in given:
         if name not in known:

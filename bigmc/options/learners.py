@@ -14,13 +14,7 @@ ClassWeight = Mapping[Any, float] | str | None
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerOptions:
-    """Options of a learner.
-
-    Attributes
-    ----------
-    learner : str
-        Name of the learner (class attribute).
-    """
+    """Options of a learner."""
 
     learner: ClassVar[str]
 
@@ -135,12 +129,7 @@ OPTIONS: dict[str, type[LearnerOptions]] = {
 def learner_options(learner: str, given: Mapping[str, Any]) -> LearnerOptions:
     """Return the options of a learner, updated with those given.
 
-    Raises
-    ------
-    DataError
-        If there is no such learner.
-    BigmcError
-        If it has no such option.
+    `DataError` if there is no such learner, `BigmcError` if it has no such option.
     """
     if learner not in OPTIONS:
         raise DataError(f"no learner is called {learner!r}", f"use one of {', '.join(OPTIONS)}")

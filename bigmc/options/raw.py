@@ -25,32 +25,16 @@ def names_of(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
-    r"""Format of raw files, as given by the user.
+    """Format of raw files, as given by the user; `bigmc.ingest` describes the options.
 
-    Attributes
-    ----------
-    format : str, optional
-        Format of the files; by default known from their names.
-    delimiter : str, optional
-        Field separator of delimited text, one character; also ``\t``, ``tab`` and ``space``.
-    columns : tuple of str, optional
-        Names of all columns of delimited text without a header line; a single name may be a string.
-    encoding : str, optional
-        Character encoding of text files, as Python names it; by default UTF-8.
-
-    Raises
-    ------
-    DataError
-        If the delimiter is not one character, two columns have the same name, or the encoding is unknown.
+    `DataError` if the delimiter is not one character, two columns have the same name, or the encoding is
+    unknown.
     """
 
     format: str | None = option(None, "csv, tsv, jsonl, parquet or svmlight; by default from the file name.")
     delimiter: str | None = option(None, "Field separator of delimited text: one character, or tab.")
     columns: Sequence[str] | None = option(
-        None,
-        "Names of all columns, if files have no header line.",
-        metavar="A,B,C",
-        parse=names_of,
+        None, "Names of all columns, if files have no header line.", metavar="A,B,C", parse=names_of
     )
     encoding: str | None = option(
         None, "Encoding of text files, such as latin-1, cp1252 or utf-16.", shown="utf-8"
@@ -95,18 +79,7 @@ def _checked_encoding(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RawOptions(FileOptions):
-    """How raw files are read.
-
-    Attributes
-    ----------
-    on_bad_row : {"fail", "quarantine"}
-        Stop at an invalid row, or set it aside with the reason.
-
-    Raises
-    ------
-    DataError
-        If `on_bad_row` is something else.
-    """
+    """How raw files are read: `on_bad_row` stops at an invalid row, or sets it aside with the reason."""
 
     on_bad_row: OnBadRow = option(
         "fail", "Invalid rows: fail stops at the first, quarantine sets them aside."

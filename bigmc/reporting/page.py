@@ -35,15 +35,9 @@ def page(
 ) -> Markup:
     """Return the page.
 
-    Parameters
-    ----------
-    strongest : dict
-        What `bigmc.inference.inspection.inspect` returns, of all classes or the first ones.
-    evaluated : dict or None
-        What `bigmc.inference.evaluate.evaluate` returns with ``per_class``, the ``split``, and whether it was
-        ``trained_on``; also the ``confusion`` if there is one.
-    file_bytes : int or None
-        Size of the model's file.
+    `strongest` is the result of `bigmc.inference.inspection.inspect`, of all or the first classes.
+    `evaluated` is that of `bigmc.evaluate` with ``per_class``, the ``split``, whether it was
+    ``trained_on``, and perhaps ``confusion``. `file_bytes` is the size of the model's file.
     """
     trials, curve = model.params.get("search"), model.params.get("sizes")
     title = f"bigmc model: {model.kind}, {model.n_classes:,} classes"

@@ -19,13 +19,7 @@ _DOTS = 40
 
 @dataclass(frozen=True)
 class Curve:
-    """A named sequence of points, in order.
-
-    Attributes
-    ----------
-    points : sequence of pairs of float
-        All finite.
-    """
+    """A named sequence of finite points, in order."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -84,16 +78,10 @@ class Axis:
 
 
 def plot(curves: Sequence[Curve], x_label: str, title: str, width: int, height: int) -> Markup:
-    """Return a picture of curves; what lies between two curves is shaded.
+    """Return a picture of curves, none empty; the area between two curves is shaded.
 
-    The range of the first one decides whether heights are in powers of ten.
-
-    Parameters
-    ----------
-    curves : sequence of Curve
-        At least one, none empty.
-    title : str
-        For those who cannot see the picture.
+    The range of the first one decides whether heights are in powers of ten. The title is the description
+    for screen readers.
     """
     x_axis = Axis.across([x for curve in curves for x, _ in curve.points])
     in_powers = Axis.of([y for _, y in curves[0].points]).log

@@ -9,14 +9,8 @@ from dataclasses import dataclass
 class Certificate:
     """Proof of how good a solution is: ``lower <= optimum <= upper``.
 
-    Attributes
-    ----------
-    lower : float
-        Best dual value met so far.
-    upper : float
-        Objective of the solution.
-    gap : float
-        ``(upper - lower) / upper``, not below 0.
+    `lower` is the best dual value so far, `upper` the objective of the solution, and `gap` is ``(upper -
+    lower) / upper``, not below 0.
     """
 
     lower: float

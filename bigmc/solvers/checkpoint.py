@@ -15,11 +15,9 @@ class Checkpoint(Protocol):
 
     def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Replace what is kept."""
-        ...
 
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
         """Return what is kept, if anything."""
-        ...
 
 
 def with_own_lists(meta: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -51,14 +49,8 @@ def save_run(
 ) -> None:
     """Save a state together with the description of the run it belongs to.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    run : dict
-        All that decides the result or the way to it: parameters and the shape of the data.
-    meta : dict
-        What JSON can hold, without the keys ``run`` and ``version``.
-    arrays : dict of str to array
+    `run` has everything that determines the result or the way to it: parameters and the shape of the
+    data. `meta` is JSON data, without the keys ``run`` and ``version``.
     """
     checkpoint.save({"version": VERSION, "run": dict(run), **meta}, arrays)
 
@@ -68,11 +60,8 @@ def load_run(
 ) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
     """Return ``(meta, arrays)`` as saved by `save_run` for this run, or None if nothing was.
 
-    Raises
-    ------
-    ModelError
-        If it belongs to a run with other data or parameters, naming each difference, or was written by
-        another version of a solver.
+    `ModelError` if it belongs to a run with other data or parameters, naming each difference, or was
+    written by another version of a solver.
     """
     saved = checkpoint.load()
     if saved is None:

@@ -32,14 +32,8 @@ Fingerprint = Mapping[str, object]
 class Limits:
     """When training ends, and what it may use.
 
-    Attributes
-    ----------
-    tol : float
-        Gap of the certificate to reach.
-    max_passes : float
-        Passes over the data at most; checked after every certificate.
-    memory : int
-        Bytes the run may add to the process.
+    It ends at a certificate with a gap of `tol`, or after `max_passes` over the data, checked at every
+    certificate. The run may add `memory` bytes to the process.
     """
 
     tol: float
@@ -49,20 +43,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Where a run works, and who watches it; nothing of this but its end changes its result.
+    """Where a run works, and its observers; only `ends` changes its result.
 
-    Attributes
-    ----------
-    engine : Engine
-        Any number of workers gives the same bits.
-    checkpoint : Checkpoint or None
-        Where the state is saved, and read from at the start.
-    progress : callable
-        Called with a `Progress` at every certificate.
-    scratch : Path or None
-        Folder for what does not fit into memory; by default the system's for temporary files.
-    ends : float
-        Time by `time.monotonic` at which to end, once something was improved: this alone changes results.
+    Any number of workers of the engine gives the same bits. The state is saved in `checkpoint`, and read
+    at the start. `progress` is called at every certificate. `scratch` is a folder for data that does not
+    fit into memory; by default the system's for temporary files. At `ends`, a time of `time.monotonic`,
+    the run stops, once something was improved.
     """
 
     engine: Engine
@@ -82,14 +68,7 @@ class RunContext:
 
 
 class Packed(NamedTuple):
-    """A state as a checkpoint holds it.
-
-    Attributes
-    ----------
-    meta : dict
-        What JSON can hold, without the keys ``run`` and ``version``.
-    arrays : dict of str to array
-    """
+    """A state in a checkpoint: arrays, and JSON data without the keys ``run`` and ``version``."""
 
     meta: Mapping[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -101,38 +80,30 @@ class Method(Protocol):
     @property
     def history(self) -> list[Figures]:
         """Figures of every certificate so far; part of the state."""
-        ...
 
     def start(self) -> None:
         """Begin: set the state of a new run."""
-        ...
 
     def resume(self, saved: Packed) -> None:
         """Set the state that `pack` returned."""
-        ...
 
     def certify(self) -> tuple[Certificate, Figures | None]:
         """Bound the optimum from the state; `improve` may use what was computed.
 
         No figures: there is nothing to record yet.
         """
-        ...
 
     def message(self, figures: Figures) -> Progress:
         """Return what to tell about a certificate."""
-        ...
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Return why the run ends with the certified state, or None if it does not."""
-        ...
 
     def improve(self) -> None:
         """Replace the certified state by a better one."""
-        ...
 
     def pack(self) -> Packed:
         """Return what a checkpoint must hold, so that a resumed run gives the same bits."""
-        ...
 
 
 class Outcome(NamedTuple):
@@ -145,14 +116,8 @@ class Outcome(NamedTuple):
 def run(method: Method, context: RunContext, fingerprint: Fingerprint, saved: Packed | None) -> Outcome:
     """Improve the state of a method until it says that the run ends.
 
-    Parameters
-    ----------
-    method : Method
-    context : RunContext
-    fingerprint : mapping
-        Describes the run; saved with every state.
-    saved : Packed or None
-        Where to resume, see `load`; None for a new run.
+    `fingerprint` describes the run and is saved with every state. The run resumes from `saved`, see
+    `load`.
     """
     if saved is not None:
         method.resume(saved)
@@ -178,10 +143,7 @@ def run(method: Method, context: RunContext, fingerprint: Fingerprint, saved: Pa
 def load(context: RunContext, fingerprint: Fingerprint) -> Packed | None:
     """Return the saved state of a run, or None if there is none.
 
-    Raises
-    ------
-    ModelError
-        If the checkpoint belongs to a run with other data or parameters.
+    `ModelError` if the checkpoint belongs to a run with other data or parameters.
     """
     saved = load_run(context.checkpoint, fingerprint) if context.checkpoint else None
     return None if saved is None else Packed(*saved)

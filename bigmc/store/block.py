@@ -31,22 +31,10 @@ class Residency(Enum):
 class Block:
     """Columns ``lo`` to ``hi`` of every shard, shard after shard.
 
-    Column ``lo + j`` of shard ``s`` has the entries ``indptr[s, j]:indptr[s, j + 1]`` of `indices` and
-    `data`; entry ``e`` belongs to the sample ``base[s] + indices[e]``.
-
-    Attributes
-    ----------
-    lo, hi : int
-        First feature and the one after the last.
-    indptr : int64 array of shape (n_shards, hi - lo + 1)
-        Offsets into `indices` and `data` of this block.
-    indices : uint16 array of shape (nnz,)
-        Row within its shard, increasing within a column.
-    data : array of shape (nnz,)
-        Values before row and column scale; one dtype for the whole dataset, ones of int8 if the
-        weighting is binary.
-    base : int64 array of shape (n_shards + 1,)
-        First sample of each shard.
+    Column ``lo + j`` of shard ``s`` has the entries ``indptr[s, j]:indptr[s, j + 1]``. Entry ``e``
+    belongs to the sample ``base[s] + indices[e]``; rows increase within a column. `data` has the values
+    before row and column scale, in one dtype for the whole dataset: ones of int8 if the weighting is
+    binary. `indptr` has the shape (n_shards, hi - lo + 1), `base` the shape (n_shards + 1,).
     """
 
     lo: int
@@ -90,17 +78,8 @@ class BlockBuffers:
 def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | None = None) -> Block:
     """Read the features ``lo`` to ``hi`` of every shard of `store`.
 
-    Parameters
-    ----------
-    lo, hi : int
-        ``0 <= lo <= hi <= n_features``.
-    buffers : BlockBuffers, optional
-        Memory to read into; a block read earlier into the same buffers is overwritten.
-
-    Raises
-    ------
-    StoreError
-        If a file of the dataset is missing or damaged.
+    A block read earlier into the same buffers is overwritten. `StoreError` if a file of the dataset is
+    missing or damaged.
     """
     buffers = BlockBuffers() if buffers is None else buffers
     n_shards, width = len(store.shards), hi - lo
@@ -129,17 +108,10 @@ def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | Non
 def stream_blocks(
     store: ColumnStore, ranges: Iterable[tuple[int, int]], n_buffers: int = 2
 ) -> Iterator[Block]:
-    """Read blocks one after the other, prefetching the next ones on a thread.
+    """Read blocks of the features ``(lo, hi)``, prefetching the next ones on a thread.
 
-    A block is valid until the next one is read. Errors are raised in the order of the
-    blocks; closing the iterator stops the thread.
-
-    Parameters
-    ----------
-    ranges : iterable of (lo, hi)
-        Features of each block.
-    n_buffers : int, optional
-        Blocks in memory at once: the one in use and prefetched ones.
+    A block is valid until the next one is read: at most `n_buffers` are in memory. Errors are raised in
+    the order of the blocks; closing the iterator stops the thread.
     """
     coming = iter(ranges)
     free = deque(BlockBuffers() for _ in range(n_buffers))
@@ -163,26 +135,10 @@ def stream_blocks(
 def plan_blocks(
     column_nnz: NDArray[np.int64] | Sequence[int], n_shards: int, itemsize: int, block_bytes: int
 ) -> list[tuple[int, int]]:
-    """Cut the features into as few contiguous blocks as fit `block_bytes` when decoded.
+    """Cut the features into as few contiguous ranges ``(lo, hi)`` as fit `block_bytes` when decoded.
 
-    Parameters
-    ----------
-    column_nnz : int array of shape (n_features,)
-        Stored entries of each feature.
-    itemsize : int
-        Bytes of a value.
-    block_bytes : int
-        Maximum bytes of one block (`Block.nbytes`).
-
-    Returns
-    -------
-    list of (lo, hi)
-        Every feature in exactly one range, in order.
-
-    Raises
-    ------
-    DataError
-        If a single feature does not fit.
+    `column_nnz` counts the stored entries of each feature, of `itemsize` bytes each. `DataError` if a
+    single feature does not fit.
     """
     counts = np.asarray(column_nnz, np.int64)
     cost = np.concatenate([[0], np.cumsum(counts * (INDEX_BYTES + itemsize) + n_shards * OFFSET_BYTES)])

@@ -57,25 +57,13 @@ class ClassLabels(Protocol):
 
     def tolist(self) -> list[Any]:
         """Return all labels."""
-        ...
 
 
 class StoredLabels:
     """The labels of a dataset on disk, read at first use: reading a million takes 200 MB.
 
-    Parameters
-    ----------
-    path : Path
-        Of the dataset.
-    kind : {"int64", "string", "bool", "float"}
-        Their type.
-    check : callable
-        Raises an error if the file has changed since the dataset was opened; called before reading.
-
-    Raises
-    ------
-    StoreError
-        If their file cannot be read.
+    `check` is called before reading and raises an error if the file has changed since the dataset was
+    opened. `StoreError` if the file cannot be read.
     """
 
     def __init__(self, path: Path, kind: ClassesType, check: Callable[[], object]) -> None:

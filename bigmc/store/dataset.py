@@ -35,15 +35,12 @@ class Dataset:
 
     Attributes
     ----------
-    shards : list of Shard
     classes : array of shape (n_classes,)
         Original labels in the order of their codes; empty if the samples have none.
-    n_samples, n_features, n_classes, n_shards, nnz : int
     dtype : numpy.dtype
         Dtype of the values from `read_block`: the smallest exact dtype for all shards.
     base : int64 array of shape (n_shards + 1,)
         First sample of each shard.
-    weighting : Weighting
     features : dict
         Description of the features, such as the hashing that made them; copied into every model.
     path : Path or None
@@ -90,12 +87,9 @@ class Dataset:
     def open(cls, dataset: Path | str | Dataset) -> Dataset:
         """Open a dataset on disk or at an address such as ``s3://bucket/name``; an open one is returned.
 
-        A shard is checked when it is first read; one in an object store is first copied to this machine.
-
-        Raises
-        ------
-        StoreError
-            If the dataset is missing, unfinished, damaged or has another format version.
+        A shard is checked when it is first read; one in an object store is first copied to this
+        machine. `StoreError` if the dataset is missing, unfinished, damaged or has another format
+        version.
         """
         return dataset if isinstance(dataset, Dataset) else cls._of(open_stored(dataset))
 
@@ -120,28 +114,12 @@ class Dataset:
     ) -> Dataset:
         """Make a dataset of arrays in memory.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or scipy sparse matrix
-            Numbers; the caller checks that they are finite. Zeros of a dense array are
-            dropped, explicit zeros of a sparse matrix are kept.
-        y : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-            Labels of one type; the classes are their sorted distinct values. A two-dimensional 0/1
-            indicator, also as a scipy sparse matrix, gives label sets; the classes are the numbers
-            of its columns. Without labels all label codes are -1.
-        row_ids : array-like of int64 of shape (n_samples,), optional
-            By default 0, 1, 2, …
-        weighting : Weighting, optional
-            By default the values are used as they are.
-        features : dict, optional
-            What the features are.
-        shard_rows : int, optional
-            Rows of a shard, at most 65,536.
-
-        Raises
-        ------
-        DataError
-            If the shapes do not fit or the values are not real numbers.
+        `X` has the shape (n_samples, n_features), as an array of finite numbers, which the caller
+        checks, or a scipy sparse matrix. Zeros of an array are dropped, explicit zeros of a sparse
+        matrix are kept. `y` has labels of one type, whose sorted distinct values are the classes, or
+        is a 0/1 indicator of shape (n_samples, n_classes), dense or sparse, for label sets. Without
+        labels all codes are -1. Row ids are by default 0, 1, 2, …; a shard has at most 65,536 rows.
+        `DataError` if the shapes do not fit or the values are not real numbers.
         """
         matrix = X if hasattr(X, "tocsr") else np.asarray(X)
         if matrix.ndim != 2:
@@ -308,11 +286,8 @@ class Dataset:
     def row_scale(self, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
         """Return the scale of every row: one over the row's norm with l2 weighting, else 1.
 
-        Parameters
-        ----------
-        column_scale : float32 array of shape (n_features,) or None
-            Scale of the columns, from the training samples of the model. With it, computing the norms takes
-            one pass over the values.
+        `column_scale` is that of the training samples of the model; with it, computing the norms
+        takes one pass over the values.
         """
         return row_scale(self, column_scale)
 
@@ -321,15 +296,11 @@ class Dataset:
         return plan_blocks(self.column_nnz(), self.n_shards, self.dtype.itemsize, block_bytes)
 
     def class_statistics(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return sum and sum of squares of each class and each of the features ``lo`` to ``hi``.
+        """Return sums and sums of squares of the features ``lo`` to ``hi``, of shape (n_classes, hi - lo).
 
         The values are those of `read_block`: before row and column scale. Whole splits of a dataset
-        on disk have them stored, unless they were too large; otherwise the block is read. If labels are
-        sets, all samples belong to one class.
-
-        Returns
-        -------
-        sums, squares : float64 arrays of shape (n_classes, hi - lo)
+        on disk have them stored, unless they were too large; otherwise the block is read. If labels
+        are sets, all samples belong to one class.
         """
         shape = (self.n_classes, self.n_features)
         if self._stored:

@@ -19,13 +19,9 @@ Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
 def inverse_deviations(n_samples: int, blocks: Iterable[Statistics]) -> NDArray[np.float32]:
     """Return one over the standard deviation of every feature; constant features are scaled to at most 1.
 
+    `blocks` has the statistics of successive ranges of features; values that are not stored are 0.
     Unscaled large values, such as row numbers above a billion, would act as an intercept, and descent
     would not converge.
-
-    Parameters
-    ----------
-    blocks : iterable of Statistics
-        Statistics of successive ranges of features. Values that are not stored are 0.
     """
     scales = []
     for sums, squares in blocks:

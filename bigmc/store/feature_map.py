@@ -15,12 +15,7 @@ from bigmc.errors import DataError
 
 @dataclass(frozen=True)
 class Moments:
-    """Number, mean and sum of squared differences from the mean of each feature of some samples.
-
-    Attributes
-    ----------
-    mean, scatter : float64 arrays of shape (n_features,)
-    """
+    """Number, mean and sum of squared differences from the mean of each feature of some samples."""
 
     count: int
     mean: NDArray[np.float64]
@@ -52,19 +47,10 @@ class FeatureMap:
     """Map to standardised features, or to random Fourier features of these.
 
     Each feature becomes ``(x − mean) / deviation``, with the population standard deviation of the samples
-    it was fitted to; a constant feature becomes 0. With `fourier` these become
+    it was fitted to; a constant feature becomes 0. With `fourier` features, an even number, these become
     ``√(2 / fourier) [cos(Wᵀx), sin(Wᵀx)]``, the columns of W drawn from a normal distribution of variance
-    ``2 gamma``, whose products approximate ``exp(−gamma ‖x − x'‖²)`` (Rahimi and Recht, 2008). The values
-    are in single precision.
-
-    Attributes
-    ----------
-    mean, deviation : tuple of float
-        Of each feature given.
-    fourier : int
-        Number of random Fourier features, even; 0 for none.
-    seed : int
-        Seed of NumPy's RandomState, whose numbers never change.
+    ``2 gamma``, whose products approximate ``exp(−gamma ‖x − x'‖²)`` (Rahimi and Recht, 2008). They are
+    drawn by NumPy's RandomState, whose numbers never change. The values are in single precision.
     """
 
     mean: tuple[float, ...]
@@ -77,10 +63,7 @@ class FeatureMap:
     def fit(cls, moments: Moments, fourier: int, gamma: float | None, seed: int) -> FeatureMap:
         """Return the map for samples with these moments; `gamma` is by default 1 / number of features.
 
-        Raises
-        ------
-        DataError
-            If a feature is not finite, or too large for its square.
+        `DataError` if a feature is not finite, or too large for its square.
         """
         deviation = np.sqrt(moments.scatter / max(moments.count, 1))
         if not (np.isfinite(moments.mean).all() and np.isfinite(deviation).all()):
@@ -135,13 +118,7 @@ class FeatureMap:
 
 
 def check_fourier(fourier: int, gamma: float | None) -> None:
-    """Check the number of random Fourier features, and gamma.
-
-    Raises
-    ------
-    DataError
-        If one is invalid.
-    """
+    """Raise `DataError` if the number of random Fourier features, or gamma, is invalid."""
     if not 0 <= fourier < 2**20 or fourier % 2:
         raise DataError(
             f"fourier is {fourier}",

@@ -13,15 +13,7 @@ from bigmc.store.weighting import Weighting
 
 
 class ColumnStore(Protocol):
-    """Shards of equal width, and the weighting of their values.
-
-    Attributes
-    ----------
-    base : int64 array of shape (n_shards + 1,)
-        First sample of each shard, and the number of samples.
-    dtype : numpy.dtype
-        Dtype of the values of a block: the smallest exact dtype for all shards.
-    """
+    """Shards of equal width, and the weighting of their values; see `bigmc.store.dataset.Dataset`."""
 
     @property
     def shards(self) -> Sequence[Shard]: ...  # noqa: D102

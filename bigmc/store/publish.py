@@ -58,41 +58,15 @@ def finish_dataset(
     memory_limit: int = 256 << 20,
     progress: ProgressCallback = silent,
 ) -> Dataset:
-    """Complete the dataset with shards in ``path/shards``; may be repeated until it succeeds.
+    """Complete the dataset with shards in ``path/shards`` and open it; may be repeated until it succeeds.
 
-    Parameters
-    ----------
-    path : Path
-        Folder of the dataset.
-    shards : sequence of ShardEntry
-        Shards in their final order; their tables hold final label codes.
-    classes : array of shape (n_classes,)
-        Original label of each code: integers, strings, booleans or floats.
-    features, provenance : dict
-        For JSON; see `bigmc.store.files.layout.Manifest`.
-    rows_in, rows_quarantined : int
-        Rows in the sources and rows set aside.
-    signature : str, optional
-        Digest of sources and options.
-    extra_files : sequence of str, optional
-        Names of further files in the folder that belong to the dataset.
-    beside : int, optional
-        Entries of the dataset that this one will be appended to.
-    memory_limit : int, optional
-        Bytes for the pass that computes the statistics.
-    progress : callable, optional
-
-    Returns
-    -------
-    Dataset
-        The finished dataset, opened.
-
-    Raises
-    ------
-    StoreError
-        If rows were lost: ``rows_in`` is not the sum of stored and quarantined rows.
-    DataError
-        If a weighting that counts stored entries meets a dense shard, or a label has no class.
+    The shards are in their final order, and their tables have final label codes, whose original labels
+    are `classes`: integers, strings, booleans or floats. For `features`, `provenance` and `signature` see
+    `bigmc.store.files.layout.Manifest`. `extra_files` are names of further files in the folder that
+    belong to the dataset, `beside` is the number of entries of the dataset that this one will be appended
+    to, and `memory_limit` is for the pass that computes the statistics. `StoreError` if rows were lost:
+    ``rows_in`` is not the sum of stored and quarantined rows; `DataError` if a weighting that counts
+    stored entries meets a dense shard, or a label has no class.
     """
     rows = sum(entry.rows for entry in shards)
     if rows + rows_quarantined != rows_in:
@@ -155,28 +129,11 @@ def _write_statistics(
     progress: Callable[[int], None],
     beside: int = 0,
 ) -> list[FileEntry]:
-    """Compute and write the statistics of one split in one pass over its blocks.
+    """Write the statistics of one split in one pass over its blocks; return no files if they are too large.
 
-    Parameters
-    ----------
-    path : Path
-        Of the dataset on disk.
-    dataset : Dataset
-        The samples of the split.
-    memory_limit : int
-        Bytes for two blocks and the statistics of one; a third of the free memory. A block has at least one
-        feature, even if that exceeds its share.
-    progress : callable
-        Called with the number of features done.
-    beside : int, optional
-        Entries of the data that these samples are appended to; they count for whether statistics are worth
-        storing.
-
-    Returns
-    -------
-    list of FileEntry
-        Empty if the statistics are too large to be worth storing, or a feature does not fit into memory; they
-        are then computed when needed.
+    They are too large if they are not worth storing, or a feature does not fit into memory: then they are
+    computed when needed. `memory_limit` is for two blocks and the statistics of one; `beside` entries, of
+    the data that these samples are appended to, count for whether statistics are worth storing.
     """
     most = max(SMALL_ENTRIES, int((dataset.nnz + beside) * SMALL_SHARE))
     if dataset.n_features > most:

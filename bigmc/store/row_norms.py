@@ -15,17 +15,7 @@ PIECE_FEATURES = 1 << 17
 
 
 def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the squared norm of every row, shard by shard, in the memory of a few chunks.
-
-    Parameters
-    ----------
-    column_scale : float32 array of shape (n_features,)
-        Factor of the values of every column.
-
-    Returns
-    -------
-    float64 array of shape (n_samples,)
-    """
+    """Return the squared norm of every row, shard by shard, in the memory of a few chunks."""
     squares = np.zeros(int(store.base[-1]), np.float64)
     indices = np.empty(PIECE_ENTRIES, np.uint16)
     data = np.ones(PIECE_ENTRIES, store.dtype)
@@ -50,14 +40,7 @@ def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArra
 def row_scale(store: ColumnStore, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
     """Return the factor of every row: ones, or one over the row's norm with l2 weighting.
 
-    Parameters
-    ----------
-    column_scale : float32 array of shape (n_features,) or None
-        Scale of every column. With it, computing the norms takes one pass over the values.
-
-    Returns
-    -------
-    float32 array of shape (n_samples,)
+    With `column_scale`, computing the norms takes one pass over the values.
     """
     if not store.weighting.l2:
         return np.ones(int(store.base[-1]), np.float32)

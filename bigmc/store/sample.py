@@ -24,22 +24,11 @@ PIECE_ENTRIES, PIECE_FEATURES = 1 << 20, 1 << 16
 
 
 def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
-    """Return about `share` of the samples of a dataset, in memory; one pass over its shards.
+    """Return about `share` of the samples of a dataset, in memory, and their positions; one pass over shards.
 
     Whether a row is drawn depends only on its id and the seed, so equal calls give equal samples for any
-    number of workers and any order of the source. An idf weighting stays that of all
-    samples.
-
-    Returns
-    -------
-    sample : Dataset
-    positions : int64 array of shape (n_drawn,)
-        Position of each drawn row in `dataset`.
-
-    Raises
-    ------
-    DataError
-        If no row was drawn.
+    number of workers and any order of the source. An idf weighting stays that of all samples. `DataError`
+    if no row was drawn.
     """
     _check_share(share)
     chosen = [
@@ -54,12 +43,7 @@ def draw_groups(
 ) -> tuple[Dataset, NDArray[np.int64]]:
     """Return about `share` of the groups of a dataset, like `draw_rows`; of the rows, if it has no groups.
 
-    At least one group is drawn, and one is not.
-
-    Raises
-    ------
-    DataError
-        If all samples belong to one group.
+    At least one group is drawn, and one is not; `DataError` if all samples belong to one group.
     """
     _check_share(share)
     least, largest = 1.0, 0.0

@@ -45,15 +45,7 @@ _SMALL = 1 << 20
 
 @dataclass(frozen=True)
 class Ingest:
-    """One ingest on disk.
-
-    Attributes
-    ----------
-    path : Path
-        Folder with ``manifest.json``.
-    origin : Origin, optional
-        Where its files come from, if the folder is the copy of a dataset in an object store.
-    """
+    """One ingest on disk; `origin` is where its files come from, if it is a copy from an object store."""
 
     path: Path
     manifest: Manifest
@@ -67,10 +59,7 @@ class Ingest:
     def check(self, name: str) -> Path:
         """Return the local path of a file outside the shards, checked against its SHA-256.
 
-        Raises
-        ------
-        StoreError
-            If it does not match the manifest, or the manifest does not list it.
+        `StoreError` if it does not match the manifest, or the manifest does not list it.
         """
         self.bring(name)
         for file in self.manifest.files:
@@ -95,14 +84,9 @@ class Ingest:
 
 
 def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest, ...]:
-    """Return the ingest at `path` and its appends, or only the first so many.
+    """Return the ingest at a path or address and its appends, or only the first so many.
 
-    `path` may be an address in an object store.
-
-    Raises
-    ------
-    StoreError
-        If there is no dataset, or an appended manifest has changed.
+    `StoreError` if there is no dataset, or an appended manifest has changed.
     """
     if is_remote(path):
         return _remote_ingests(str(path), n_appends)
@@ -154,15 +138,7 @@ def append_folder(path: Path, number: int) -> Path:
 
 @dataclass(frozen=True)
 class Stored:
-    """A snapshot of a dataset on disk when it was opened.
-
-    Attributes
-    ----------
-    ingests : tuple of Ingest
-        The first ingest and the appends until then.
-    counter : ByteCounter
-        Counts what is read.
-    """
+    """A snapshot of a dataset on disk when it was opened: its ingest, and the appends until then."""
 
     ingests: tuple[Ingest, ...]
     counter: ByteCounter
@@ -272,13 +248,7 @@ def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:
 
 
 def reopen(path: str, signature: str, n_appends: int) -> Stored:
-    """Return, in another process, the dataset opened in the first one.
-
-    Raises
-    ------
-    StoreError
-        If another dataset has taken its place.
-    """
+    """Return, in another process, the dataset opened in the first; `StoreError` if it has been replaced."""
     stored = open_stored(path, n_appends)
     if stored.ingests[0].manifest.signature != signature or len(stored.ingests) <= n_appends:
         raise StoreError(

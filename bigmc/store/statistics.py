@@ -28,23 +28,9 @@ def block_statistics(
     n_groups: int,
     row_scale: NDArray[np.float32] | None = None,
 ) -> _Pair:
-    """Return sum and sum of squares of a block's columns over each group of samples.
+    """Return sums and sums of squares of a block's columns over groups, each of shape (hi - lo, n_groups).
 
-    Parameters
-    ----------
-    groups : sequence of integer arrays of shape (n_rows,)
-        Group of every sample of each shard.
-    row_scale : float32 array of shape (n_samples,), optional
-        Scale of every row.
-
-    Returns
-    -------
-    sums, squares : float64 arrays of shape (hi - lo, n_groups)
-
-    Raises
-    ------
-    DataError
-        If a label belongs to no group.
+    `groups` has the group of every sample of each shard; `DataError` if a label belongs to none.
     """
     sums = np.zeros((block.hi - block.lo, n_groups))
     squares = np.zeros_like(sums)

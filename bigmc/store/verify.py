@@ -18,13 +18,8 @@ def verify(path: Path | str, n_workers: int = 2) -> list[str]:
     """Return the problems of the dataset at `path`, one line per file; empty if it is intact.
 
     Finds changed, exchanged, missing and additional files by size and SHA-256, an edited manifest, an
-    unfinished dataset and an unknown format version. Ignores unfinished work: ``wip/``, and
-    folders of ``appends/`` that the manifest does not name.
-
-    Parameters
-    ----------
-    n_workers : int, optional
-        Threads that read files.
+    unfinished dataset and an unknown format version. Ignores unfinished work: ``wip/``, and folders of
+    ``appends/`` that the manifest does not name. `n_workers` threads read files.
     """
     try:
         ingests = read_ingests(path)

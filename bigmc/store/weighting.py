@@ -21,17 +21,11 @@ _NAMED = {
 class Weighting:
     """Value used = stored value × row scale × column scale, as scikit-learn computes it.
 
-    Attributes
-    ----------
-    binary : bool
-        Every stored entry counts as 1, explicit zeros included, as in ``HashingVectorizer(binary=True)``.
-    l2 : bool
-        Each row is divided by its Euclidean norm; a row of norm 0 stays 0.
-    idf : bool
-        Each column is multiplied by ``ln((1 + n) / (1 + df)) + 1`` as in
-        ``TfidfTransformer(smooth_idf=True)``, ``df`` being the stored entries of the column.
-    scaled : bool
-        Each column is divided by its standard deviation, a constant column by 1; excludes `idf`.
+    With `binary` every stored entry counts as 1, explicit zeros included, as in
+    ``HashingVectorizer(binary=True)``. With `l2` each row is divided by its Euclidean norm; a row of norm
+    0 stays 0. With `idf` each column is multiplied by ``ln((1 + n) / (1 + df)) + 1`` as in
+    ``TfidfTransformer(smooth_idf=True)``, ``df`` being the stored entries of the column. With `scaled`,
+    which excludes `idf`, each column is divided by its standard deviation, a constant column by 1.
     """
 
     binary: bool = False

@@ -23,10 +23,7 @@ from bigmc.ingestion.hashing.hasher import ANALYZERS, MAX_HASH_BITS, TextHasher
 NAMES_KEPT = 1 << 16
 """Number of n-grams whose names are kept, the most frequent."""
 
-_NORMALIZERS: dict[str | None, Any] = {
-    "l1": inplace_csr_row_normalize_l1,
-    "l2": inplace_csr_row_normalize_l2,
-}
+_NORMALIZERS: dict[str | None, Any] = {"l1": inplace_csr_row_normalize_l1, "l2": inplace_csr_row_normalize_l2}
 _WORDS = r"(?u)\b\w\w+\b"
 
 
@@ -125,8 +122,7 @@ class HashingVectorizer(sklearn_text.HashingVectorizer):  # type: ignore[misc]
             return super().transform(documents)
         rows = hasher.transform(texts)
         matrix = scipy.sparse.csr_array(
-            (rows.data.astype(self.dtype), rows.indices, _narrow(rows.indptr)),
-            (rows.n_rows, self.n_features),
+            (rows.data.astype(self.dtype), rows.indices, _narrow(rows.indptr)), (rows.n_rows, self.n_features)
         )
         matrix.has_canonical_format = True
         if self.binary:

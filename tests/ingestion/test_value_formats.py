@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from read_back import read_back
 
 import bigmc
 from bigmc.errors import DataError
@@ -226,11 +227,78 @@ def test_examples_that_do_not_tell_are_refused(tmp_path, examples, message):
         )
 
 
-def test_a_mistyped_number_is_told(tmp_path):
+def test_many_values_that_are_no_numbers_make_a_text_and_are_told(tmp_path):
     frame = table(100, 0)
-    frame.loc[3, "plain"] = "12 or so"
+    frame.loc[[3, 5], "plain"] = ["12 or so", "few"]
     [doubt] = [doubt for doubt in with_column_kinds(frame, {"label": "label"}).notes if "plain" in doubt]
-    assert "1 of 100 values are not numbers, such as '12 or so'" in doubt
+    assert "2 of 100 values are not numbers, such as '12 or so'" in doubt
+
+
+def mistyped():
+    """Return a table in which few values of each column are odd, and the same without these."""
+    rng = np.random.default_rng(5)
+    n = 600
+    number, day = rng.normal(10, 3, n).round(2), pd.date_range("2020-01-05", periods=n, freq="7h")
+    label = np.where(number > 10, "a", "b")
+    clean = {"x": number.astype(str), "price": [f"${1000 + v:,.2f}" for v in number]}
+    clean |= {"day": day.strftime("%d/%m/%Y"), "iso": day.strftime("%Y-%m-%d"), "label": label}
+    odd = {"x": {17: "12.3x", 90: "1O.2"}, "price": {5: "call us"}, "day": {40: "31/02/2021", 7: "soon"}}
+    odd["iso"] = {3: "2020-02-30"}
+    typed, gaps = pd.DataFrame(clean), pd.DataFrame(clean)
+    for column, texts in odd.items():
+        typed.loc[list(texts), column] = list(texts.values())
+        gaps.loc[list(texts), column] = None
+    return typed, gaps
+
+
+def test_few_odd_values_count_as_missing_and_are_told_by_line(tmp_path):
+    typed, gaps = mistyped()
+    for name, frame in (("typed", typed), ("gaps", gaps)):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    found = with_column_kinds(str(tmp_path / "typed.csv"), {"label": "label"})
+    assert (found.options["dense"], found.options["date"]) == (("x", "price"), ("day", "iso"))
+    assert found.options["odd_as_missing"] == ("x", "price", "day", "iso")
+    assert "2 of 600 values of x are no number" in found.notes[0]
+    assert "'12.3x' in line 19, '1O.2' in line 92" in found.notes[0]
+    kinds = with_column_kinds(str(tmp_path / "gaps.csv"), {"label": "label"}).options
+    assert "odd_as_missing" not in kinds
+    sets = [
+        bigmc.ingest(str(tmp_path / f"{name}.csv"), to=tmp_path / name, **options)
+        for name, options in (("typed", found.options), ("gaps", kinds))
+    ]
+    matrices = [read_back(data)[0].toarray() for data in sets]
+    np.testing.assert_array_equal(*matrices)
+
+
+def test_a_model_takes_odd_values_as_missing_and_counts_them(tmp_path):
+    typed, gaps = mistyped()
+    options = with_column_kinds(typed, {"label": "label"}).options
+    bigmc.ingest(typed, to=tmp_path / "d", **options)
+    bigmc.train("sparse", tmp_path / "d", to=tmp_path / "m", alpha=0.001)
+    said = {}
+    for name, frame in (("typed", typed.assign(x=typed.x.replace("12.3x", "another"))), ("gaps", gaps)):
+        counts = bigmc.predict(tmp_path / "m", frame, to=tmp_path / f"{name}.parquet", scores=True)
+        said[name] = pd.read_parquet(tmp_path / f"{name}.parquet")
+        assert counts.get("n_odd_values", 0) == (6 if name == "typed" else 0)
+        assert counts["n_samples"] == 600
+    pd.testing.assert_frame_equal(said["typed"], said["gaps"])
+    model = bigmc.load_model(tmp_path / "m")
+    with pytest.warns(UserWarning, match="6 values are no numbers or dates"):
+        model.predict(typed)
+
+
+def test_categories_with_a_rare_text_stay_categories():
+    rng = np.random.default_rng(0)
+    levels = rng.integers(1, 4, 1000).astype(str)
+    levels[:4] = "4+"
+    frame = pd.DataFrame({"number": levels, "label": rng.choice(["a", "b"], 1000)})
+    assert with_column_kinds(frame, {"label": "label"}).options["one_hot"] == ("number",)
+
+
+def test_odd_values_of_a_column_that_may_not_be_missing_are_refused(tmp_path):
+    typed, _ = mistyped()
+    with pytest.raises(DataError, match="odd values of the column 'x' cannot count as missing"):
+        bigmc.ingest(typed, to=tmp_path / "d", label="label", dense="x", odd_as_missing="x")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from bigmc import cli
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.estimators import CLASSIFIERS, Classifier, SparseClassifier
 from bigmc.learners import LEARNERS, Learner, Trained
+from bigmc.learners.base import COUNT
 from bigmc.model import KINDS, Model, load_model, verify_model
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.linear_scoring import SCRATCH, best_codes
@@ -129,7 +130,7 @@ class StumpLearner(Learner):
 
     def check(self):
         super().check()
-        self._check_count("rounds")
+        self._check(COUNT, "rounds")
 
     def _solve(self, dataset, run):
         rounds, threshold = self.options.rounds, self.options.threshold

@@ -15,10 +15,13 @@ from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, iterations, method_choice, solve_minimax
 from bigmc.solvers.minimax.expectations import expectations
 from bigmc.solvers.minimax.iterations import sample_by_hash
+from bigmc.solvers.minimax.pdhg import Iterate, SaddleProblem, SaddleSolver
+from bigmc.solvers.minimax.pricing import Weights, price_constraints
 from bigmc.solvers.minimax.restricted import WorkingSets
 from bigmc.solvers.minimax.rows import WorkingRows
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.shards.memory_shard import MemoryShard
 from bigmc.store.weighting import Weighting
 
 LIMIT = 400_000_000
@@ -57,6 +60,36 @@ def test_references(name):
     assert solution.certificate.upper == pytest.approx(optimum, abs=1e-7)
     assert solution.certificate.lower == pytest.approx(optimum, abs=1e-7)
     assert objective(X, y, 0.01, intercept, solution) == pytest.approx(solution.certificate.upper, abs=1e-9)
+
+
+def test_a_shard_without_rows_has_no_constraints():
+    X, y = standardised(load_iris().data), load_iris().target
+    dataset = Dataset.from_arrays(X, y, shard_rows=40)
+    empty = MemoryShard(
+        np.zeros(5, np.int64),
+        np.empty(0, np.uint16),
+        np.empty(0),
+        dataset.shards[0].table().slice(0, 0),
+    )
+    shards = [dataset.shards[0], empty, *dataset.shards[1:]]
+    whole = Dataset(shards, dataset.classes, 4, Weighting(), {})
+    weights = Weights(np.arange(4), np.random.default_rng(0).normal(size=(4, 3)), np.zeros(3))
+    priced = [price_constraints(data, weights, 9, 1 << 20, ThreadEngine(1)) for data in (dataset, whole)]
+    for without, having in zip(*(vars(one).values() for one in priced), strict=True):
+        np.testing.assert_array_equal(without, having)
+
+
+@pytest.mark.parametrize("n_steps", [40, 50])
+def test_first_order_steps_end_with_the_bounds_of_the_last_step(n_steps):
+    X, y = standardised(load_iris().data), load_iris().target
+    parameters = MinimaxParameters(fit_intercept=False)
+    expected = expectations(Dataset.from_arrays(X, y), y.astype(np.int32), 3, parameters, 1 << 20)
+    solver = SaddleSolver(SaddleProblem.of(expected, 0.01 * expected.deviation), X)
+    iterate = Iterate.start(np.full((150, 3), 1 / 450), np.zeros((4, 3)))
+    iterate.restart_gap = 0.0  # never restart: the last point stays
+    last, average = solver.run(iterate, n_steps, np.inf)
+    np.testing.assert_array_equal(last.coef, iterate.coef)
+    np.testing.assert_array_equal(average.dual, iterate.dual_sum / iterate.weight)
 
 
 @pytest.mark.parametrize("kind", ["array", "sparse"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from bigmc.ingestion.columns.date_columns import as_dates, is_date
 from bigmc.ingestion.columns.date_formats import ISO
 from bigmc.ingestion.columns.number_columns import Numbers, as_float, is_number, null_mask
 from bigmc.ingestion.columns.number_formats import Doubt, NumberFormat
+from bigmc.ingestion.columns.odd_values import main_format, told
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount, category_texts
 from bigmc.ingestion.columns.value_formats import (
     MISSING_TEXTS,
@@ -25,9 +26,10 @@ from bigmc.ingestion.columns.value_formats import (
     without_missing,
 )
 from bigmc.ingestion.hashing.categories import is_text
-from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import is_pipe, is_stream
-from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.readers import MATRICES, TEXT_FORMATS
+from bigmc.ingestion.sources.source import Source
 from bigmc.lazy import LazyModule
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, format_examples
 
@@ -64,6 +66,10 @@ class _Column:
         Those of them that occur.
     doubt : str
         Why values that look like numbers or dates are read as texts.
+    odd : mapping of str to int
+        The few values that are no numbers or dates in a column of such, and how often each occurs.
+    odd_places : mapping of str to str
+        The first line or row of each.
     """
 
     name: str
@@ -78,6 +84,8 @@ class _Column:
     missing: tuple[str, ...] = MISSING_TEXTS
     spelled: tuple[str, ...] = ()
     doubt: str = ""
+    odd: Mapping[str, int] = field(default_factory=dict)
+    odd_places: dict[str, str] = field(default_factory=dict)
 
     def add(self, table: pa.RecordBatch) -> None:
         """Add the rows of a batch."""
@@ -115,13 +123,22 @@ class _Column:
         present = without_missing(texts, self.missing)
         spelled = null_mask(present)
         format = format_of_texts(present.drop_null()) if self.format is None else self.format
+        if self.format is None and (
+            format is None or isinstance(format, Doubt) or _misses_dates(format, present)
+        ):
+            found = main_format(present.drop_null(), times[~spelled])
+            if found is not None:
+                format, is_odd = found.format, np.zeros(len(texts), bool)
+                is_odd[~spelled] = found.is_odd
+                self.odd = {texts[int(k)].as_py().strip(): int(times[k]) for k in np.flatnonzero(is_odd)}
+                present = pc.if_else(pa.array(is_odd), None, present)
         if format is None or isinstance(format, Doubt):
             self.doubt = self._doubt(format, texts, np.where(plain.unreadable & ~spelled, times, 0))
             self.n_missing = self.n_rows if spelled.all() else self.n_missing
             return
-        self.n_missing = int(times[spelled].sum())
+        self.n_missing = int(times[spelled].sum()) + sum(self.odd.values())
         self.is_date, self.is_number = isinstance(format, str), not isinstance(format, str)
-        self.unfit = format == ISO and bool(as_dates(present).unreadable.any())
+        self.unfit = _misses_dates(format, present)
         self.format = None if format in (ISO, NumberFormat()) else format
         self.spelled = tuple(texts.filter(pa.array(spelled & ~absent)).to_pylist())
 
@@ -147,6 +164,11 @@ class _Column:
     def is_category(self) -> bool:
         """Whether values repeat: there are few, and at most half as many as rows."""
         return self.levels.n_values <= min(MOST_LEVELS, max(2, self.n_rows // 2))
+
+
+def _misses_dates(format: ValueFormat, texts: pa.Array) -> bool:
+    """Return whether some texts look like dates of ISO 8601 and are none, such as 30 February."""
+    return format == ISO and bool(as_dates(texts).unreadable.any())
 
 
 class ColumnKinds(NamedTuple):
@@ -239,30 +261,42 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     formats = dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
     missing = (*MISSING_TEXTS, *(text.strip().lower() for text in columns_of(options.get("missing_text"))))
     n_rows, rejects = 0, []
-    hints = ReadHints(missing=True, columns=None if wanted is None else tuple(wanted))
-    for part in scan(sources, hints=hints):
-        for batch in read(part, ReadRequest(wanted, on_bad_row="quarantine"), sources=sources):
-            rejects += batch.rejects[:1]
-            if batch.table is None:
-                continue
-            for name in batch.table.column_names:
-                if name not in others:
-                    new = _Column(name, LevelCount(name), formats.get(name), missing=missing)
-                    columns.setdefault(name, new).add(batch.table)
-            n_rows += batch.table.num_rows
-            if n_rows >= SAMPLE_ROWS:
-                return _completed(columns.values())
+    for _, batch in _batches(sources, wanted):
+        rejects += batch.rejects[:1]
+        n_rows += 0 if batch.table is None else batch.table.num_rows
+        for name in () if batch.table is None else batch.table.column_names:
+            if name not in others:
+                new = _Column(name, LevelCount(name), formats.get(name), missing=missing)
+                columns.setdefault(name, new).add(batch.table)
     if not n_rows:
         raise rejects[0].error() if rejects else DataError("the source has no rows", "check the path")
-    return _completed(columns.values())
-
-
-def _completed(columns: Iterable[_Column]) -> list[_Column]:
-    """Return columns after the last batch of the sample."""
-    whole = list(columns)
-    for column in whole:
+    for column in columns.values():
         column.complete()
-    return whole
+    _find_places(sources, [column for column in columns.values() if column.odd])
+    return list(columns.values())
+
+
+def _batches(sources: Sequence[Source], wanted: Sequence[str] | None) -> Iterator[tuple[Part, Batch]]:
+    """Yield the batches of the sample, each with its part."""
+    hints = ReadHints(missing=True, columns=None if wanted is None else tuple(wanted))
+    n_rows = 0
+    for part in scan(sources, hints=hints):
+        for batch in read(part, ReadRequest(wanted, on_bad_row="quarantine"), sources=sources):
+            yield part, batch
+            n_rows += 0 if batch.table is None else batch.table.num_rows
+            if n_rows >= SAMPLE_ROWS:
+                return
+
+
+def _find_places(sources: Sequence[Source], columns: Sequence[_Column]) -> None:
+    """Find the first line or row of each odd value, by reading the sample once more."""
+    for part, batch in _batches(sources, [column.name for column in columns]) if columns else ():
+        unit = "line" if part.format in TEXT_FORMATS else "row"
+        for column in () if batch.table is None else columns:
+            texts = pc.utf8_trim_whitespace(category_texts(batch.table.column(column.name)))
+            for place in np.flatnonzero(pc.is_in(texts, pa.array(column.odd, pa.string()))):
+                text = texts[int(place)].as_py()
+                column.odd_places.setdefault(text, f"{unit} {batch.line[place]:,}")
 
 
 def _enter_formats(columns: Sequence[_Column], options: IngestKeywords) -> None:
@@ -273,6 +307,9 @@ def _enter_formats(columns: Sequence[_Column], options: IngestKeywords) -> None:
     if formats:
         options["value_format"] = ValueFormats(tuple(formats.items())).examples
     options["missing_text"] = (*MISSING_TEXTS, *columns_of(options.get("missing_text")))
+    odd = tuple(column.name for column in columns if column.name in used and column.odd)
+    if odd:
+        options["odd_as_missing"] = (*columns_of(options.get("odd_as_missing")), *odd)
 
 
 def _notes(columns: Sequence[_Column]) -> Iterator[str]:
@@ -281,6 +318,8 @@ def _notes(columns: Sequence[_Column]) -> Iterator[str]:
         names = ", ".join(column.name for column in columns if text in column.spelled)
         yield f"{text!r} counts as missing in {names}"
     for column in columns:
+        if column.odd:
+            yield told(column.name, column.odd, column.n_rows, column.odd_places)
         if column.doubt:
             yield f"{column.name} is not read as numbers or dates: {column.doubt}"
 

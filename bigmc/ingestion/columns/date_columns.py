@@ -47,6 +47,10 @@ class DateNumbers(NamedTuple):
     absent: NDArray[np.bool_]
     unreadable: NDArray[np.bool_]
 
+    def without_odd(self) -> DateNumbers:
+        """Return the column with missing values for those that are not dates."""
+        return DateNumbers(self.values, self.absent | self.unreadable, np.zeros(len(self.values), bool))
+
 
 def part_names(columns: Sequence[str]) -> Iterator[str]:
     """Yield the names of the features of date columns."""

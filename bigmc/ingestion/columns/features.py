@@ -203,7 +203,19 @@ class FeatureSpec:
 
     def read_dates(self, table: pa.RecordBatch, name: str) -> DateNumbers:
         """Return a column of dates as numbers."""
-        return as_dates(table.column(name), self.value_formats.of_dates(name), self.value_formats.missing)
+        formats = self.value_formats
+        dates = as_dates(table.column(name), formats.of_dates(name), formats.missing)
+        return dates.without_odd() if name in formats.odd else dates
+
+    def count_odd(self, table: pa.RecordBatch) -> int:
+        """Return how many values of a batch are no numbers or dates and count as missing for that."""
+        formats = self.value_formats
+        as_found = replace(self, value_formats=replace(formats, odd=()))
+        numbers, n_odd = as_found.read_numbers(table), 0
+        for name in formats.odd:
+            found = as_found.read_dates(table, name) if name in self.dates else numbers[name]
+            n_odd += int(found.unreadable.sum())
+        return n_odd
 
     def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:
         """Return the rows with invalid features, with the reason.

@@ -39,6 +39,10 @@ class Floats(NamedTuple):
     absent: NDArray[np.bool_]
     unreadable: NDArray[np.bool_]
 
+    def without_odd(self) -> Floats:
+        """Return the column with missing values for those that are not numbers."""
+        return Floats(self.values, self.absent | self.unreadable, np.zeros(len(self.values), bool))
+
 
 class Numbers:
     """Columns of a batch as numbers, each parsed once, at first use.
@@ -59,7 +63,8 @@ class Numbers:
         if name not in self._columns:
             column, formats = self._table.column(name), self._formats
             if formats and is_text(column.type):
-                self._columns[name] = floats_in_format(column, formats.of_numbers(name), formats.missing)
+                floats = floats_in_format(column, formats.of_numbers(name), formats.missing)
+                self._columns[name] = floats.without_odd() if name in formats.odd else floats
             else:
                 self._columns[name] = as_float(column)
         return self._columns[name]

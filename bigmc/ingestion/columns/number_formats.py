@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bigmc.lazy import LazyModule
 
@@ -155,6 +156,17 @@ def number_format(texts: pa.Array) -> NumberFormat | Doubt | None:
         if format.fits(parts["digits"]):
             return _doubted(format, parts["digits"], texts) or format
     return None
+
+
+def main_kind(texts: pa.Array) -> NDArray[np.bool_]:
+    """Return which texts hold a number with the currency and the unit that are the most frequent."""
+    parts = _parts(texts)
+    kinds = pc.binary_join_element_wise(parts["prefix"], parts["unit"], "\0")
+    frequent = max(
+        kinds.value_counts().to_pylist(), key=lambda kind: (kind["values"] is not None, kind["counts"])
+    )
+    same = pc.equal(kinds, frequent["values"]).fill_null(False)
+    return np.asarray(same.to_numpy(zero_copy_only=False), bool)
 
 
 def _doubted(format: NumberFormat, digits: pa.Array, texts: pa.Array) -> Doubt | None:

@@ -45,13 +45,18 @@ class ValueFormats:
         Columns, each with its format.
     missing : tuple of str
         Texts, in small letters, that stand for a missing number or date in any column.
+    odd : tuple of str
+        Columns in which whatever is no number or date counts as missing.
     """
 
     formats: tuple[tuple[str, ValueFormat], ...] = ()
     missing: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
 
     @classmethod
-    def like(cls, examples: Sequence[str], missing: Sequence[str] = ()) -> ValueFormats:
+    def like(
+        cls, examples: Sequence[str], missing: Sequence[str] = (), odd: Sequence[str] = ()
+    ) -> ValueFormats:
         """Return the formats of columns that have one or more examples like ``price=$1,234.50``.
 
         Raises
@@ -67,7 +72,7 @@ class ValueFormats:
             by_column.setdefault(column, []).append(example.strip())
         formats = ((column, _format_like(column, some)) for column, some in by_column.items())
         texts = tuple(sorted({text.strip().lower() for text in missing}))
-        return cls(tuple(sorted(formats, key=lambda pair: pair[0])), texts)
+        return cls(tuple(sorted(formats, key=lambda pair: pair[0])), texts, tuple(sorted(set(odd))))
 
     @property
     def examples(self) -> tuple[str, ...]:
@@ -94,7 +99,7 @@ class ValueFormats:
         return f"{EXAMPLES[ISO]} or {EXAMPLES[ISO]}T08:30:00" if format == ISO else EXAMPLES[format]
 
     def __bool__(self) -> bool:
-        return bool(self.formats or self.missing)
+        return bool(self.formats or self.missing or self.odd)
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return the formats as JSON data."""
@@ -102,7 +107,8 @@ class ValueFormats:
             column: {"date": format} if isinstance(format, str) else {"number": format.to_dict()}
             for column, format in self.formats
         }
-        return {"formats": formats, "missing": list(self.missing)}
+        data = {"formats": formats, "missing": list(self.missing)}
+        return data | ({"odd": list(self.odd)} if self.odd else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ValueFormats:
@@ -114,7 +120,7 @@ class ValueFormats:
             If dates are in a format that this version does not know.
         """
         formats = tuple((column, _format_from(column, format)) for column, format in data["formats"].items())
-        return cls(formats, tuple(data["missing"]))
+        return cls(formats, tuple(data["missing"]), tuple(data.get("odd", ())))
 
 
 PLAIN = ValueFormats()

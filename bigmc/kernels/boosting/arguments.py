@@ -11,15 +11,8 @@ from numpy.typing import NDArray
 class Entries(NamedTuple):
     """Coded entries of a block of columns, shard after shard.
 
-    Attributes
-    ----------
-    indptr : int64 array of shape (n_shards, n_columns + 1)
-        Column ``j`` of shard ``s`` has the entries ``indptr[s, j]:indptr[s, j + 1]``.
-    rows : uint16 array
-        Row of each entry in its shard.
-    codes : uint8 array
-    base : int64 array of shape (n_shards + 1,)
-        First sample of each shard.
+    Column ``j`` of shard ``s`` has the entries ``indptr[s, j]:indptr[s, j + 1]``, of shape (n_shards,
+    n_columns + 1). `rows` are those within the shard, whose first sample is ``base[s]``.
     """
 
     indptr: NDArray[np.int64]
@@ -31,18 +24,9 @@ class Entries(NamedTuple):
 class CutColumns(NamedTuple):
     """Columns of a block that are searched for cuts.
 
-    Attributes
-    ----------
-    columns : int64 array of shape (n_chosen,)
-        Numbers of these columns in the block.
-    first_feature : int
-        Feature of the block's first column.
-    n_bins, zero : int64 arrays of shape (n_columns,)
-        Codes of each column of the block, and the code of 0 in it.
-    missing, has_zeros : bool arrays of shape (n_columns,)
-        Whether the column has NaN, whose code is the last, and samples without an entry.
-    firsts : int64 array of shape (n_chosen,)
-        First row of each chosen column in its histogram.
+    `columns` are their numbers in the block, `firsts` the first row of each in the histogram, both of
+    shape (n_chosen,). Of all columns of the block: the number of codes, the code of 0, whether there are
+    NaN, whose code is the last, and whether there are samples without an entry, of shape (n_columns,).
     """
 
     columns: NDArray[np.int64]
@@ -57,18 +41,9 @@ class CutColumns(NamedTuple):
 class Table(NamedTuple):
     """Codes of some columns, those of a sample side by side.
 
-    Attributes
-    ----------
-    codes : uint8 array of shape (n_samples, n_columns)
-    columns : uint8 array of shape (n_columns, n_samples rounded up to whole words of bits)
-        The same, column after column.
-    features, n_edges : int64 arrays of shape (n_columns,)
-    missing : bool array of shape (n_columns,)
-        Whether the column has missing values, whose code is the last.
-    firsts : uint64 array of shape (n_columns,)
-        First cell of each column in a histogram, after `at`.
-    at, n_cells : int
-        First cell of these columns in a histogram, and their number of cells.
+    `codes` has the shape (n_samples, n_columns), `columns` the same codes column after column, in whole
+    words of 64 samples. A column with missing values has their code last. In a histogram these columns
+    have `n_cells` cells from `at` on, and each column from ``at + firsts`` on.
     """
 
     codes: NDArray[np.uint8]
@@ -82,7 +57,7 @@ class Table(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The level at which trees are being cut; `kept` says whether the histograms of parents are there.
+    """The level at which trees are being cut; with `kept`, there are histograms of the parents.
 
     Attributes
     ----------
@@ -104,8 +79,6 @@ class Level(NamedTuple):
         Feature, cut, and 1 if missing values go below.
     sides : int64 array of shape (n_trees, n_nodes, 2)
         Packed sums below and above.
-    kept, last : bool
-        Histograms of the parents are kept; this is the last level.
     """
 
     classes: NDArray[np.int64]
@@ -122,17 +95,7 @@ class Level(NamedTuple):
 
 
 class Weighted(NamedTuple):
-    """Learners with their classes and weights.
-
-    Attributes
-    ----------
-    slots : int64 array of shape (n_learners,)
-        Where the answers of each learner are.
-    signs : int8 array of shape (n_learners,)
-        -1 for the opposite of the learner.
-    classes : int64 array of shape (n_learners,)
-    weights : float64 array of shape (n_learners,)
-    """
+    """Learners with the slots of their answers, signs (-1 for the opposite answer), classes and weights."""
 
     slots: NDArray[np.int64]
     signs: NDArray[np.int8]
@@ -141,18 +104,11 @@ class Weighted(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """In which order the learners of a class are visited, and how they are updated.
+    """The order in which the learners of a class are visited, and how they are updated.
 
-    Attributes
-    ----------
-    order : int64 array
-        Positions of the learners to visit.
-    tolerance : float
-        Learners with a smaller violation are left alone.
-    rate : float
-        Part of the way to its best value that a weight goes (shrinkage, Friedman 2001), 1 for all of it.
-    r : float
-        Weight of the loss, ``C / p``.
+    Learners with a violation of at most `tolerance` are skipped. `rate` is the part of the way to its
+    best value that a weight moves (shrinkage, Friedman 2001), 1 for all of it; `r` is the weight of the
+    loss, ``C / p``.
     """
 
     order: NDArray[np.int64]
@@ -162,13 +118,7 @@ class Visits(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Entries of a block of columns before they are coded; see `Entries` for the other fields.
-
-    Attributes
-    ----------
-    data : array
-        Value of each entry.
-    """
+    """Entries of a block of columns before they are coded; see `Entries` for the other fields."""
 
     indptr: NDArray[np.int64]
     rows: NDArray[np.uint16]
@@ -177,16 +127,9 @@ class Values(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Where the edges of a block's columns are written.
+    """Edges of a block's columns, to be written: column ``j`` may write from ``edges[starts[j]]`` on.
 
-    Attributes
-    ----------
-    starts : int64 array of shape (n_columns + 1,)
-        Where each column may write in `edges`.
-    edges : float64 array
-    n_edges : int64 array of shape (n_columns,)
-    missing : bool array of shape (n_columns,)
-        Whether the column has NaN.
+    `missing` is whether the column has NaN; `starts` has the shape (n_columns + 1,).
     """
 
     starts: NDArray[np.int64]
@@ -196,15 +139,10 @@ class Edges(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """How the values of the features that a model asks become codes, see `code_of`.
+    """How the values of the features of a model become codes, see `code_of`.
 
-    Attributes
-    ----------
-    firsts, steps, missing : int64 arrays of shape (n_asked,)
-        First edge of each feature in `table`, steps of the search, and the code of missing values.
-    table : float64 array
-    binary : bool
-        Every entry counts as 1.
+    Of each feature: the first edge in `table`, the steps of the search, and the code of missing values.
+    If `binary`, every entry counts as 1.
     """
 
     firsts: NDArray[np.int64]
@@ -217,16 +155,9 @@ class Encoding(NamedTuple):
 class ScoredTrees(NamedTuple):
     """Learners that are scored together.
 
-    Attributes
-    ----------
-    feature : int32 array of shape (n_learners, n_nodes)
-        Row of the codes that each node asks.
-    low, high : uint8 arrays of shape (n_learners, n_nodes)
-        Codes, both included, with which a sample goes above.
-    leaf : int8 array of shape (n_learners, n_nodes + 1)
-    classes : int64 array of shape (n_learners,)
-        Row of the scores, which may be outside: such learners are passed over.
-    weights : float64 array of shape (n_learners,)
+    `feature` is the row of the codes that a node splits on, and codes from `low` to `high`, both
+    included, go above; all of shape (n_learners, n_nodes). `leaf` has the shape (n_learners, n_nodes +
+    1). Learners whose class, the row of the scores, is outside are skipped.
     """
 
     feature: NDArray[np.int32]

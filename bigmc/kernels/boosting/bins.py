@@ -24,16 +24,10 @@ _ONE = np.uint64(1)
 
 @kernel
 def code_of(value, table, first, steps, missing):
-    """Return the number of edges below `value`, for NaN `missing`.
+    """Return the number of edges below a float, or `missing` for NaN.
 
-    Parameters
-    ----------
-    value : float
-    table : float64 array
-        From `first` on, ``2**steps`` increasing numbers: the edges, then at least one infinity.
-    first, steps : int
-        With constant `steps` the search is unrolled and looks for several values at once.
-    missing : int
+    `table`, float64, has from `first` on ``2**steps`` increasing numbers: the edges, then at least one
+    infinity. With constant `steps` the search is unrolled and handles several values at once.
     """
     low = np.uint64(first)
     for step in range(steps - 1, -1, -1):
@@ -116,17 +110,9 @@ def _quantile_edges(sample, n_zeros, limit, edges):
 def find_edges(lo, hi, values, counted, limit, out):
     """Find the edges of columns ``lo`` to ``hi`` of a block.
 
-    Parameters
-    ----------
-    lo, hi : int
-    values : Values
-        Samples without an entry have the value 0.
-    counted : bool array of shape (n_samples,)
-        Samples to look at.
-    limit : int
-        Most edges of a column, at most `MAX_EDGES`.
-    out : Edges
-        Filled; a column needs space for ``min(entries + 1, limit)`` edges.
+    `values` is a `Values`, in which samples without an entry have the value 0; only samples marked in
+    `counted`, bool of shape (n_samples,), count. A column gets at most `limit` edges, at most
+    `MAX_EDGES`; `out`, an `Edges`, needs space for ``min(entries + 1, limit)`` of them.
     """
     indptr, rows, data, base = values.indptr, values.rows, values.data, values.base
     n_edges, missing = out.n_edges, out.missing
@@ -168,18 +154,10 @@ def find_edges(lo, hi, values, counted, limit, out):
 
 @kernel
 def encode(lo, hi, indptr, data, starts, edges, codes):
-    """Write the code of every entry of columns ``lo`` to ``hi``.
+    """Write the uint8 code of every entry of columns ``lo`` to ``hi``.
 
-    Parameters
-    ----------
-    lo, hi : int
-    indptr : int64 array of shape (n_shards, n_columns + 1)
-    data : array
-    starts : int64 array of shape (n_columns + 1,)
-        Column ``j`` has the edges ``edges[starts[j]:starts[j + 1]]``.
-    edges : float64 array
-    codes : uint8 array
-        One per entry of the block.
+    `indptr` has the shape (n_shards, n_columns + 1). Column ``j`` has the edges
+    ``edges[starts[j]:starts[j + 1]]``, in float64.
     """
     table = np.empty(1 << _STEPS)
     for j in range(lo, hi):
@@ -218,18 +196,9 @@ def zero_codes(starts, edges, out):
 
 @kernel
 def encode_rows(indptr, indices, data, features, encoding, codes):
-    """Write the codes of samples in row order, for the features a model asks.
+    """Write the codes of samples in row order, for the features of a model, which increase.
 
-    Parameters
-    ----------
-    indptr : int64 array of shape (n_rows + 1,)
-    indices : int32 array
-        Feature of each entry.
-    data : array
-    features : int64 array of shape (n_asked,)
-        Increasing.
-    encoding : Encoding
-    codes : uint8 array of shape (n_asked, n_rows)
+    `codes` is uint8 of shape (n_used, n_rows); `encoding` is an `Encoding`.
     """
     firsts, steps, missing, table = encoding.firsts, encoding.steps, encoding.missing, encoding.table
     for j in range(features.shape[0]):
@@ -250,18 +219,10 @@ def encode_rows(indptr, indices, data, features, encoding, codes):
 
 @kernel
 def encode_columns(first, starts, stops, rows, data, encoding, codes):
-    """Write the codes of the samples of a shard in neighbouring features of those a model asks.
+    """Write the codes of the samples of a shard in neighbouring features of a model.
 
-    Parameters
-    ----------
-    first : int
-        Place of the first of these features.
-    starts, stops : int64 arrays of shape (n_columns,)
-        Entries of each in `rows` and `data`.
-    rows : uint16 array
-    data : array
-    encoding, codes
-        See `encode_rows`.
+    `first` is the place of the first of them; column ``j`` has the entries ``starts[j]:stops[j]`` of
+    `rows`, uint16, and `data`. For the others see `encode_rows`.
     """
     firsts, steps, missing, table = encoding.firsts, encoding.steps, encoding.missing, encoding.table
     for j in range(starts.shape[0]):

@@ -52,14 +52,7 @@ def _add_lanes(typing, source, at, target, to):
 
 @kernel
 def column_sums(u, labels, totals, own):
-    """Add every row of `u` to `totals`, and its element at the own class to `own`.
-
-    Parameters
-    ----------
-    u : float array of shape (n_rows, width)
-    labels : int32 array of shape (n_rows,)
-    totals, own : float64 arrays of shape (width,)
-    """
+    """Add every row of `u` to `totals`, and its element at the sample's class to `own`, of shape (width,)."""
     flat = u.ravel()
     width = u.shape[1]
     for i in range(u.shape[0]):
@@ -72,13 +65,8 @@ def column_sums(u, labels, totals, own):
 def add_histograms(chosen, entries, u, hist):
     """Add the rows of `u` to the histogram of each of some columns, by code.
 
-    Parameters
-    ----------
-    chosen : CutColumns
-    entries : Entries
-    u : float array of shape (n_samples, width)
-        C-contiguous.
-    hist : float64 array of shape (sum of n_bins, width)
+    `chosen` is a `CutColumns`, `entries` an `Entries`; `u` is C-contiguous, of shape (n_samples, width),
+    and `hist` float64 of shape (sum of n_bins, width).
     """
     flat, flat_hist = u.ravel(), hist.ravel()
     width = u.shape[1]
@@ -132,18 +120,9 @@ def merge_best(part, best):
 def find_cuts(chosen, totals, hist, best):
     """Offer the stumps of some columns whose score is a local maximum among its neighbours.
 
-    Neighbouring cuts are nearly the same learner, so a peak stands for its slope.
-
-    Parameters
-    ----------
-    chosen : CutColumns
-        Columns that have something to cut.
-    totals : float64 array of shape (width,)
-        Sums over all samples.
-    hist
-        See `add_histograms`; overwritten.
-    best : Best
-        See `bigmc.solvers.boosting.pricing`; changed.
+    Neighbouring cuts are nearly the same learner, so a peak represents its slope. `chosen` has columns
+    with more than one bin; `totals`, float64 of shape (width,), are sums over all samples; `hist`, as for
+    `add_histograms`, is overwritten; `best`, see `bigmc.solvers.boosting.pricing`, is changed.
     """
     n_classes, zero, missing = best.values.shape[0], chosen.zero, chosen.missing
     for p in range(chosen.columns.shape[0]):
@@ -189,13 +168,7 @@ def _offer_masses(best, masses, place, worst):
 
 @kernel
 def find_rays(chosen, hist, best):
-    """Offer all rays of some columns; the samples without an entry have no part in them.
-
-    Parameters
-    ----------
-    chosen, hist, best
-        See `find_cuts`.
-    """
+    """Offer all rays of some columns; samples without an entry do not count. Arguments as for `find_cuts`."""
     values, zero, missing = best.values, chosen.zero, chosen.missing
     width = hist.shape[1]
     masses = np.empty(width)

@@ -170,15 +170,8 @@ def _row_scale(rows, flip, up, labels, c, t):
 class BitLearners(NamedTuple):
     """Learners of one class with their answers as bits, set for +1.
 
-    Attributes
-    ----------
-    words : uint64 array of shape (n_slots, n_words)
-        Answers by slot.
-    slots : int64 array of shape (n_learners,)
-    signs : int8 array of shape (n_learners,)
-        -1 for the opposite of the answer.
-    own : uint64 array of shape (n_words,)
-        Bits of the samples of the class.
+    `words`, of shape (n_slots, n_words), has the answers by slot; a sign of -1 means the opposite; `own`
+    has the bits of the samples of the class.
     """
 
     words: NDArray[np.uint64]
@@ -188,19 +181,9 @@ class BitLearners(NamedTuple):
 
 
 class RowLearners(NamedTuple):
-    """Learners of one class with the samples where each is 1.
+    """Learners of class `c`, with the samples where each is 1; a sign of -1 means the opposite.
 
-    Attributes
-    ----------
-    starts : int64 array of shape (n_slots, 2)
-        Slot ``p`` has the samples ``rows[starts[p, 0]:starts[p, 1]]``.
-    rows : int32 array
-    slots : int64 array of shape (n_learners,)
-    signs : int8 array of shape (n_learners,)
-        -1 for the opposite of the answer.
-    labels : int32 array of shape (n_samples,)
-    c : int
-        The class.
+    Slot ``p`` has the samples ``rows[starts[p, 0]:starts[p, 1]]``.
     """
 
     starts: NDArray[np.int64]
@@ -229,12 +212,7 @@ def _rows_of(learners, j):
 def bit_scores(learners, r, t, out):
     """Write ``r (V+ - V-)`` of every learner at its present weight: the left side of its constraint (3b).
 
-    Parameters
-    ----------
-    learners : BitLearners
-    r : float
-    t : float array of shape (64 * n_words,)
-    out : float64 array of shape (n_learners,)
+    `learners` is a `BitLearners`; `t` has the shape (64 * n_words,), `out` the shape (n_learners,).
     """
     sums = np.empty(2 * LANES)
     for j in range(learners.slots.shape[0]):
@@ -268,19 +246,8 @@ def _new_weight(plus, minus, weight, visits):
 def bit_sweep(learners, visits, t, weights):
     """Visit learners in the given order and set the weight of those that violate optimality (16).
 
-    Parameters
-    ----------
-    learners : BitLearners
-    visits : Visits
-    t
-        See `bit_scores`; changed.
-    weights : float64 array of shape (n_learners,)
-        Changed.
-
-    Returns
-    -------
-    float
-        The largest violation met, each at the moment of its turn.
+    `visits` is a `Visits`; for `learners` and `t`, which is changed, see `bit_scores`; `weights`,
+    float64, is changed. Returns the largest violation found, each at the moment of its turn.
     """
     sums = np.empty(2 * LANES)
     worst = 0.0
@@ -322,12 +289,8 @@ def row_sweep(learners, visits, t, weights):
 def add_bit_learners(words, weighted, scores):
     """Add ``w h(x)`` of every learner to the scores of its class.
 
-    Parameters
-    ----------
-    words : uint64 array of shape (n_slots, n_words)
-        Of the rows at hand only.
-    weighted : Weighted
-    scores : float64 array of shape (n_classes, 64 * n_words)
+    `words`, uint64 of shape (n_slots, n_words), has only the current rows; `weighted` is a `Weighted`;
+    `scores` is float64 of shape (n_classes, 64 * n_words).
     """
     for j in range(weighted.slots.shape[0]):
         row = words[weighted.slots[j]]

@@ -1,8 +1,9 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-"""The matrix of the dual weights: made of scores, seen by one class, changed back (Lin et al. 2012, 15, 20).
+"""The matrix of the dual weights: from scores, for one class, and updated (Lin et al. 2012, 15, 20).
 
-Row ``i`` of u holds ``-v_i mu_iy`` for the other classes and, when it is made, ``+v_i sum_y mu_iy`` for the
-own one, with ``mu_iy = exp(-gamma_iy)`` and the weight v of the sample; the classes are padded with 0.
+Row ``i`` of u holds ``-v_i mu_iy`` for the other classes and, when it is computed, ``+v_i sum_y mu_iy`` for
+the sample's own, with ``mu_iy = exp(-gamma_iy)`` and the weight v of the sample; the classes are padded with
+0.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bigmc.kernels.decorators import kernel
 
 @kernel
 def gather(c, u, labels, t, before):
-    """Read what class `c` sees: t of every sample, into `t` and `before`; what is beyond them is kept."""
+    """Write t of every sample for class `c` into `t` and `before`; elements beyond the samples are kept."""
     n_classes = u.shape[1]
     for i in range(u.shape[0]):
         if labels[i] == c:
@@ -30,7 +31,7 @@ def gather(c, u, labels, t, before):
 
 @kernel
 def fold(c, t, before, labels, u):
-    """Write the changes of t back; the sums at the own class are left for the next `gather`."""
+    """Write the changes of t to u; the sums at the sample's class are left for the next `gather`."""
     n_classes = u.shape[1]
     for i in range(u.shape[0]):
         if labels[i] != c:
@@ -44,22 +45,12 @@ def fold(c, t, before, labels, u):
 
 @kernel
 def weigh(scores, labels, weights, u):
-    """Make u of the scores (15), and what bounds and validation need.
+    """Compute u from the scores (15), and sums for bounds and validation.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_classes, at least n_rows)
-    labels : int32 array of shape (n_rows,)
-    weights : float64 array of shape (n_rows,)
-        Weight of each sample; those of a negative one are held out.
-    u : float array of shape (n_rows, width)
-        Overwritten.
-
-    Returns
-    -------
-    tuple of float
-        ``sum v mu`` and ``sum v mu gamma`` over all pairs; of the samples held out the sum of
-        ``log(1 + sum_y mu)``, the number of wrong ones and their number.
+    `scores` is float64 of shape (n_classes, at least n_rows); samples with a negative weight are held
+    out; `u`, of shape (n_rows, width), is overwritten. Returns ``sum v mu`` and ``sum v mu gamma`` over
+    all pairs; and of the samples held out the sum of ``log(1 + sum_y mu)``, the number of errors and
+    their number.
     """
     n_classes = scores.shape[0]
     total = loaded = held_loss = 0.0
@@ -95,17 +86,10 @@ def weigh(scores, labels, weights, u):
 
 @kernel
 def add_ray(scores, step, labels, weights, longest, out):
-    """Add ``sum v exp(-(gamma + a delta))`` over all pairs to `out`, at 0 and at lengths that double.
+    """Add ``sum v exp(-(gamma + a delta))`` over all pairs to `out`, for ``a`` of 0 and of ``longest 2^-k``.
 
-    Parameters
-    ----------
-    scores, step : float64 arrays of shape (n_classes, at least n_rows)
-        Scores and how they change along the ray; gamma and delta are their margins.
-    labels : int32 array of shape (n_rows,)
-    weights : float64 array of shape (n_rows,)
-    longest : float
-    out : float64 array of shape (n_points,)
-        Of 0, and of ``longest 2^-k``.
+    `scores` and `step`, float64 of shape (n_classes, at least n_rows), are the scores and their change
+    along the ray; gamma and delta are their margins. `out` is float64 of shape (n_points,).
     """
     n = out.shape[0] - 1
     shortest = longest * 2.0 ** -(n - 1)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""What learners answer on the samples: from codes of columns to bits and lists of rows."""
+"""Answers of learners on the samples: from codes of columns to bits and lists of rows."""
 
 from __future__ import annotations
 
@@ -41,15 +41,7 @@ def range_word(typing, codes, at, low, high):
 
 @kernel
 def range_bits(codes, low, high, words):
-    """Set the bit of every sample whose code is in ``[low, high]``.
-
-    Parameters
-    ----------
-    codes : uint8 array of shape (n_samples,)
-    low, high : int
-    words : uint64 array of shape (at least n_samples / 64,)
-        Overwritten; bits beyond the samples are 0.
-    """
+    """Set the bit of every sample whose uint8 code is in ``[low, high]``; bits beyond the samples are 0."""
     words[:] = 0
     first, last = np.uint8(low), np.uint8(high)
     whole = codes.shape[0] // _WORD
@@ -62,16 +54,7 @@ def range_bits(codes, low, high, words):
 
 @kernel
 def spread_codes(column, entries, zero, out):
-    """Write the code of every sample in one column of a block.
-
-    Parameters
-    ----------
-    column : int
-    entries : Entries
-    zero : int
-        Code of the samples without an entry.
-    out : uint8 array of shape (n_samples,)
-    """
+    """Write the uint8 code of every sample in one column of a block; `zero` is that without an entry."""
     out[:] = zero
     indptr = entries.indptr
     for s in range(indptr.shape[0]):
@@ -84,15 +67,10 @@ def spread_codes(column, entries, zero, out):
 
 @kernel
 def leaf_bits(nodes, leaf, words):
-    """Set the bit of every sample whose leaf is positive.
+    """Set the bit of every sample whose leaf is positive; bits beyond the samples are 0.
 
-    Parameters
-    ----------
-    nodes : uint8 array of shape (n_samples,)
-        Leaf, or code, of each sample.
-    leaf : int8 array of shape (256,)
-    words : uint64 array of shape (at least n_samples / 64,)
-        Overwritten; bits beyond the samples are 0.
+    `nodes`, uint8 of shape (n_samples,), is the leaf, or code, of each sample; `leaf` is int8 of shape
+    (256,).
     """
     words[:] = 0
     for w in range(words.shape[0]):

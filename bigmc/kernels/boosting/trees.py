@@ -35,14 +35,10 @@ _ROWS = 128
 
 @kernel
 def pack_weights(u, masses, packed):
-    """Round the dual weights to whole numbers and pack each with its absolute value.
+    """Round the dual weights to integers and pack each with its absolute value.
 
-    Parameters
-    ----------
-    u : float array of shape (n_samples, at least n_classes)
-    masses : float64 array of shape (n_classes,)
-        ``sum |u|`` of every class.
-    packed : int64 array of shape (n_classes, n_samples)
+    `u` has the shape (n_samples, at least n_classes); `masses` is ``sum |u|`` of every class; `packed` is
+    int64 of shape (n_classes, n_samples).
     """
     for c in range(masses.shape[0]):
         row = packed[c]
@@ -83,14 +79,8 @@ def _is_open(total):
 def tabulate(columns, entries, zero, shard, table):
     """Write the codes of some columns of one shard of a block side by side.
 
-    Parameters
-    ----------
-    columns : int64 array of shape (n_chosen,)
-    entries : Entries
-    zero : int64 array of shape (n_columns,)
-        Code of the samples without an entry.
-    shard : int
-    table : uint8 array of shape (n_samples, n_chosen)
+    `entries` is an `Entries`; `zero`, int64 of shape (n_columns,), is the code of samples without an
+    entry; `table` is uint8 of shape (n_samples, n_chosen).
     """
     indptr, rows, codes = entries.indptr, entries.rows, entries.codes
     own = table[entries.base[shard] : entries.base[shard + 1]]
@@ -143,14 +133,7 @@ def _add_members(table, members, weights, hist):
 
 @kernel
 def add_samples(table, weights, hist):
-    """Add all samples to a histogram.
-
-    Parameters
-    ----------
-    table : Table
-    weights : int64 array of shape (n_samples,)
-    hist : int64 array of shape (n_cells,)
-    """
+    """Add all samples, with their packed weights, to the histogram of a `Table`."""
     width, flat, at, firsts = np.uint64(table.codes.shape[1]), table.codes.ravel(), table.at, table.firsts
     out = hist[at:]
     for i in range(table.codes.shape[0]):
@@ -172,18 +155,10 @@ def _purity(below, total):
 def find_peaks(hist, table, values, cuts, sides):
     """Write the cuts of a root that leave purer sides than their neighbours do; return their number.
 
-    Neighbouring cuts are nearly the same, so a peak stands for its slope.
-
-    Parameters
-    ----------
-    hist : int64 array of shape (n_cells,)
-        Of all samples and one class.
-    table : Table
-    values : float64 array of shape (2 n_cells,)
-    cuts : int64 array of shape (2 n_cells, 3)
-        Column, cut, and 1 if missing values go below.
-    sides : int64 array of shape (2 n_cells, 2)
-        Packed sums below and above.
+    Neighbouring cuts are nearly the same, so a peak represents its slope. `hist`, int64 of shape
+    (n_cells,), is that of all samples and one class. `values` is float64 of shape (2 n_cells,), `cuts`
+    int64 of shape (2 n_cells, 3): column, cut, and 1 if missing values go below; `sides`, of shape (2
+    n_cells, 2), are packed sums below and above.
     """
     n = 0
     n_edges, missing = table.n_edges, table.missing
@@ -215,22 +190,12 @@ def find_peaks(hist, table, values, cuts, sides):
 
 @kernel
 def open_level(members, above, totals, kept, slots, added):
-    """Move the samples to the next level, and say whose histograms are to be summed up.
+    """Move the samples to the next level, and determine whose histograms are summed up.
 
-    Parameters
-    ----------
-    members : uint64 array of shape (n_trees, at least n_nodes, n_words)
-        Bits of the samples of each node of the level above; overwritten.
-    above : uint64 array of shape (n_trees, n_words)
-        Bits of the samples that go above; cleared.
-    totals : int64 array of shape (n_trees, n_nodes)
-        Packed sums of the nodes of the new level.
-    kept : bool
-        Whether the histograms of the parents are there: then only the child with fewer samples is summed up.
-    slots : int64 array of shape (n_trees, at least n_nodes)
-        Histogram of each node, those of the level above on entry.
-    added : uint8 array of shape (n_trees, at least n_nodes)
-        1 for nodes to be summed up.
+    If `kept`, there are histograms of the parents, and only the child with fewer samples is summed up.
+    For the arrays see `Level`: `members` are those of the level above, and are overwritten; `above`,
+    uint64 of shape (n_trees, n_words), are the bits of the samples that go above, and are cleared;
+    `totals` are those of the new level; `slots` are those of the level above on entry.
     """
     n_nodes = totals.shape[1]
     counts, parents = np.empty(n_nodes, np.uint64), np.empty(n_nodes // 2, np.int64)
@@ -264,15 +229,10 @@ def open_level(members, above, totals, kept, slots, added):
 
 @kernel
 def split_nodes(first_tree, stop_tree, table, level, hist):
-    """Offer the cuts of some columns to every open node of some trees.
+    """Offer the cuts of some columns, a `Table`, to every open node of some trees at a `Level`.
 
-    Parameters
-    ----------
-    first_tree, stop_tree : int
-    table : Table
-    level : Level
-    hist : int64 array of shape (n_trees, n_slots, n_cells)
-        If histograms are not kept, those of one tree, to be used by all, with the cells of the table only.
+    `hist` is int64 of shape (n_trees, n_slots, n_cells). If histograms are not kept, it is that of one
+    tree, used for all, with the cells of the table only.
     """
     totals, slots, added, kept = level.totals, level.slots, level.added, level.kept
     cuts, sides, at = level.cuts, level.sides, table.at
@@ -323,16 +283,10 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
 
 @kernel
 def route(first_tree, stop_tree, table, cuts, members, above):
-    """Mark the samples that go above at the nodes which ask one of some columns.
+    """Mark the samples that go above at the nodes that split on one of some columns, which increase.
 
-    Parameters
-    ----------
-    first_tree, stop_tree, table
-        See `split_nodes`; the features increase.
-    cuts, members
-        See `Level`.
-    above : uint64 array of shape (n_trees, n_words)
-        Bits of the samples that go above at their nodes.
+    For `cuts` and `members` see `Level`; `above`, uint64 of shape (n_trees, n_words), has the bits of the
+    samples that go above at their nodes.
     """
     features = table.features
     for tree in range(first_tree, stop_tree):
@@ -354,15 +308,8 @@ def route(first_tree, stop_tree, table, cuts, members, above):
 def tree_bits(members, above, leaf, words):
     """Set the bit of every sample whose leaf is positive.
 
-    Parameters
-    ----------
-    members : uint64 array of shape (n_nodes, n_words)
-        Bits of the samples of each node of the last level.
-    above : uint64 array of shape (n_words,)
-        Bits of those that go above there.
-    leaf : int8 array of shape (2 n_nodes,)
-    words : uint64 array of shape (n_words,)
-        Overwritten.
+    `members`, uint64 of shape (n_nodes, n_words), has the samples of each node of the last level, `above`
+    those that go above there; `leaf` is int8 of shape (2 n_nodes,); `words` is overwritten.
     """
     words[:] = 0
     for node in range(members.shape[0]):

@@ -1,4 +1,4 @@
-"""What kernels from text to counts take: arrays that belong together, by name."""
+"""Arguments of the kernels from text to counts: arrays that belong together, by name."""
 
 from __future__ import annotations
 
@@ -18,16 +18,10 @@ Bits = NDArray[np.uint64]
 
 
 class FoldedText(NamedTuple):
-    """Folded documents, see `bigmc.kernels.hashing.folding`.
+    """Folded documents, one after another, see `bigmc.kernels.hashing.folding`.
 
-    Attributes
-    ----------
-    text : uint8 array
-        The documents, one behind the other.
-    bound : uint32 array
-        Where each unit begins, and the last one ends.
-    units : int64 array of shape (at least n_rows + 1,)
-        Document ``k`` has the units ``units[k] .. units[k + 1]``.
+    `bound` has the beginning of each unit, and the end of the last. Document ``k`` has the units
+    ``units[k] .. units[k + 1]``.
     """
 
     text: Bytes
@@ -36,7 +30,7 @@ class FoldedText(NamedTuple):
 
 
 class NGrams(NamedTuple):
-    """Which n-grams of a document count: the analyzer's code, smallest and largest n."""
+    """The n-grams of a document that count: the analyzer's code, smallest and largest n."""
 
     analyzer: Int
     n_min: Int
@@ -46,11 +40,7 @@ class NGrams(NamedTuple):
 class Tile(NamedTuple):
     """N-grams of n units that begin with the units ``first + lo .. first + hi`` of a document.
 
-    Attributes
-    ----------
-    first, lo, hi, n : int
-    narrow : bool
-        The document has one byte per character; only its ends are in `FoldedText.bound`.
+    A `narrow` document has one byte per character; only its ends are in `FoldedText.bound`.
     """
 
     first: Int
@@ -61,14 +51,9 @@ class Tile(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Documents next to each other.
+    """Neighbouring documents, with the units ``first .. first + n_units``.
 
-    Attributes
-    ----------
-    first, n_units : int
-        They have the units ``first .. first + n_units``.
-    narrow : bool
-        All of them have one byte per character.
+    If `narrow`, all of them have one byte per character.
     """
 
     first: Int
@@ -77,17 +62,13 @@ class Group(NamedTuple):
 
 
 class HashScratch(NamedTuple):
-    """What hashing works in.
+    """Scratch memory of hashing.
 
-    Attributes
-    ----------
-    reach : uint32 array of shape (at least the units of a document,)
-        Length of the piece from each character to the next space.
-    parts : uint32 array of shape (7, `bigmc.kernels.hashing.murmur.TILE`)
-    counts : uint16 array of shape (2**14,)
-        Of pairs of ASCII characters; zeros before and after.
-    grouped : uint32 array of shape (`bigmc.kernels.hashing.ngrams.GROUP_SIZES`, ``TILE + WIDTH``)
-        Hashes of the n-grams of several documents, a row for each n.
+    `reach`, of at least the units of a document, is the length of the piece from each character to the
+    next space. `parts` has the shape (7, `bigmc.kernels.hashing.murmur.TILE`). `counts`, of shape
+    (2**14,), is for pairs of ASCII characters, and zero before and after. `grouped`, of shape
+    (`bigmc.kernels.hashing.ngrams.GROUP_SIZES`, ``TILE + WIDTH``), has hashes of the n-grams of several
+    documents, a row for each n.
     """
 
     reach: Words
@@ -105,16 +86,7 @@ class Ranges(NamedTuple):
 
 
 class SpelledNames(NamedTuple):
-    """Names with their hashes.
-
-    Attributes
-    ----------
-    text : uint8 array
-        The names, one behind the other.
-    offsets : int64 array of shape (n_names + 1,)
-        Name ``k`` is ``text[offsets[k]:offsets[k + 1]]``.
-    hashes : uint32 array of shape (n_names,)
-    """
+    """Names, one after another, with their hashes: name ``k`` is ``text[offsets[k]:offsets[k + 1]]``."""
 
     text: Bytes
     offsets: Longs
@@ -124,13 +96,8 @@ class SpelledNames(NamedTuple):
 class MarkedText(NamedTuple):
     """Lower-cased documents, with a mark for every byte: 1 if it belongs to a word character.
 
-    Attributes
-    ----------
-    text, marks : uint8 arrays
-    text_words : uint64 array
-        The memory of the text, eight bytes in one.
-    begins : int64 array of shape (at least n_rows + 1,)
-        Document ``k`` is ``begins[k] .. begins[k + 1]``.
+    `text_words` is the memory of the text, eight bytes in one. Document ``k`` is ``begins[k] .. begins[k
+    + 1]``.
     """
 
     text: Bytes
@@ -140,20 +107,11 @@ class MarkedText(NamedTuple):
 
 
 class WordLists(NamedTuple):
-    """Words of documents, and what finding them works in.
+    """Words of documents, and scratch memory for finding them.
 
-    Attributes
-    ----------
-    starts, sizes : uint32 arrays
-        Of each word; they have an entry for every run of word characters.
-    units : int64 array of shape (at least n_rows + 1,)
-        Document ``k`` has the words ``units[k] .. units[k + 1]``.
-    bits : uint64 array
-        Scratch: a bit for every byte.
-    rank : uint32 array
-        Scratch: an entry for every 64 bytes.
-    kept : uint32 array
-        Scratch: an entry for every run of word characters.
+    `starts` and `sizes` are those of each word, with space for every run of word characters; document
+    ``k`` has the words ``units[k] .. units[k + 1]``. Of the scratch, `bits` has a bit for every byte,
+    `rank` an element for every 64 bytes, and `kept` one for every run of word characters.
     """
 
     starts: Words
@@ -165,16 +123,9 @@ class WordLists(NamedTuple):
 
 
 class HashedRows(NamedTuple):
-    """Documents as hashes; there are ``2**hash_bits`` features.
+    """Documents as hashes, with their counts; there are ``2**hash_bits`` features.
 
-    Attributes
-    ----------
-    offsets : int64 array of shape (n_documents + 1,)
-        Document ``k`` has the hashes ``offsets[k] .. offsets[k + 1]``.
-    hashes : uint32 array
-    times : uint16 array
-        How often each counts.
-    hash_bits : int
+    Document ``k`` has the hashes ``offsets[k] .. offsets[k + 1]``.
     """
 
     offsets: Longs
@@ -184,16 +135,7 @@ class HashedRows(NamedTuple):
 
 
 class HashList(NamedTuple):
-    """Hashes that are filled.
-
-    Attributes
-    ----------
-    hashes : uint32 array
-    times : uint16 array of the same shape
-        How often each counts.
-    longest : int
-        In documents of more n-grams every hash counts once.
-    """
+    """Hashes to be written, with their counts; in documents of more than `longest` n-grams all count once."""
 
     hashes: Words
     times: Shorts
@@ -201,13 +143,10 @@ class HashList(NamedTuple):
 
 
 class SortScratch(NamedTuple):
-    """What sorting works in.
+    """Scratch memory of sorting; see `bigmc.kernels.hashing.rows` for the constants.
 
-    Attributes
-    ----------
-    keys, spare : uint64 arrays of shape (`bigmc.kernels.hashing.rows.SORTED`,)
-    heads : uint32 array of shape (`bigmc.kernels.hashing.rows.DIGITS`, ``1 << DIGIT``)
-    ends : int64 array of shape (documents,)
+    `keys` and `spare` have the shape (`SORTED`,), `heads` the shape (`DIGITS`, ``1 << DIGIT``), and
+    `ends` an element for every document.
     """
 
     keys: Bits
@@ -217,7 +156,7 @@ class SortScratch(NamedTuple):
 
 
 class CountedRows(NamedTuple):
-    """Rows that are filled: entry ``indptr[k]`` goes to ``indptr[k] - base`` of indices and values."""
+    """Rows to be written: entry ``indptr[k]`` goes to ``indptr[k] - base`` of indices and values."""
 
     base: Int
     indptr: Longs
@@ -228,15 +167,7 @@ class CountedRows(NamedTuple):
 class NameTable(NamedTuple):
     """A table of frequent names, see `bigmc.kernels.hashing.frequent_names.count_names`.
 
-    Attributes
-    ----------
-    keys : uint32 array of shape (n_slots,)
-        Hash of the name in each slot.
-    seen, rank : int64 arrays of shape (n_slots,)
-        Bounds on its count.
-    lengths : uint32 array of shape (n_slots,)
-        Its whole length.
-    names : uint8 array of shape (n_slots, width)
+    Each slot has the hash of a name, bounds on its count, its whole length, and its first bytes.
     """
 
     keys: Words

@@ -8,14 +8,6 @@ from bigmc.kernels.hashing.arguments import Ints, Words
 
 @kernel
 def hashes_of_codes(codes: Ints, hashes: Words, out: Words) -> None:
-    """Write the hash of each row's category.
-
-    Parameters
-    ----------
-    codes : int32 array of shape (n_rows,)
-    hashes : uint32 array of shape (n_values,)
-    out : uint32 array of shape (n_rows,)
-        Filled; may be a column of a 2-D array.
-    """
+    """Write the hash of each row's category; `out` may be a column of a 2-D array."""
     for i in range(codes.shape[0]):
         out[i] = hashes[codes[i]]

@@ -69,14 +69,7 @@ def count_names(hashes: Words, listed: Ranges, weight: Int, table: NameTable) ->
 def count_codes(codes: Ints, spelled: SpelledNames, slots: Ints, table: NameTable) -> None:
     """Count names given by their position in a list, once each, in this order; as `count_names`.
 
-    Parameters
-    ----------
-    codes : int32 array
-    spelled : SpelledNames
-        The list.
-    slots : int32 array of shape (names of the list,)
-        -1 at first; filled with the slot where each name was last, which saves looking for it.
-    table : NameTable
+    `slots`, -1 at first, remembers the last slot of each name of the list, which saves searching for it.
     """
     text, offsets, hashes = spelled
     for code in codes:

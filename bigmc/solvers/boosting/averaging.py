@@ -1,8 +1,8 @@
-"""The mean of boosted models whose trees ask other columns: again one sum of weighted trees.
+"""The mean of boosted models whose trees use different columns: again one sum of weighted trees.
 
-Greedily grown trees differ by chance where columns are alike, and their errors with them; the mean of models
-with columns drawn for each has fewer (Breiman, "Random forests", Machine Learning 2001, of trees; Friedman,
-"Stochastic gradient boosting", 2002, of samples drawn in every round).
+If columns are alike, greedily grown trees differ by chance, and so do their errors; the mean of models with
+columns drawn for each has fewer errors (Breiman, "Random forests", Machine Learning 2001, for trees;
+Friedman, "Stochastic gradient boosting", 2002, for samples drawn in every round).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def solve_averaged(
     context: RunContext,
     sample_weight: NDArray[np.float64] | None = None,
 ) -> Solution:
-    """Return the mean of models that differ in the columns drawn; arguments as of `solve`.
+    """Return the mean of models that differ in the columns drawn; arguments as for `solve`.
 
-    They are trained one after another; the checkpoint holds the states of all, so that a resumed run goes
-    on with the one under way, and a run of more rounds with each. A time limit is for all together.
+    They are trained one after another. The checkpoint holds the states of all: a resumed run continues
+    the one under way, and a run of more rounds continues each. A time limit is for all together.
     """
     if n_models == 1:
         return solve(dataset, options, memory_limit, context, sample_weight)
@@ -63,13 +63,8 @@ def solve_averaged(
 def averaged(solutions: Sequence[Solution]) -> Solution:
     """Return the mean of solutions, stage by stage; of those that ended earlier the last stage counts.
 
-    The objective is convex, so that the mean of the values bounds its value at the mean from above; of the
-    certificates over the known trees nothing remains.
-
-    Parameters
-    ----------
-    solutions : sequence of Solution
-        Their learners cut at edges of the same bins.
+    Their learners cut at edges of the same bins. The objective is convex, so the mean of the values
+    bounds its value at the mean from above; the certificates over the known trees do not carry over.
     """
     n_stages = max(len(solution.stages) for solution in solutions)
     history = [_mean_figures([_at(solution.history, s) for solution in solutions]) for s in range(n_stages)]
@@ -151,7 +146,7 @@ class _Kept:
                 self.states[key] = own, mine
 
     def save(self) -> None:
-        """Replace what is kept."""
+        """Replace the saved states."""
         arrays = {
             f"{key}.{name}": array for key, (_, own) in self.states.items() for name, array in own.items()
         }

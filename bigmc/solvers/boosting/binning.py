@@ -1,4 +1,4 @@
-"""Blocks of columns as codes: what the search for learners reads."""
+"""Blocks of columns as codes: the input of the search for learners."""
 
 from __future__ import annotations
 
@@ -22,21 +22,10 @@ _PARTS = 16
 class Bins:
     """Edges of a block's columns.
 
-    Attributes
-    ----------
-    starts : int64 array of shape (n_columns + 1,)
-        Column ``j`` has the edges ``edges[starts[j]:starts[j + 1]]``.
-    edges : float64 array
-    n_edges, zero : int64 arrays of shape (n_columns,)
-        Number of edges, and the code of 0.
-    missing, has_zeros : bool arrays of shape (n_columns,)
-        Whether there are NaN, and samples without an entry.
-    n_bins : int64 array of shape (n_columns,)
-        Codes of each column, missing values included.
-    columns : int64 array of shape (n_cut,)
-        Columns with something to cut.
-    parts : list of (lo, hi)
-        Ranges of `columns` of about equal work.
+    Column ``j`` has the edges ``edges[starts[j]:starts[j + 1]]``, `n_bins` codes (missing values
+    included), of which `zero` is that of 0. `missing` and `has_zeros` tell whether there are NaN, and
+    samples without an entry. `columns` are those with more than one bin, and `parts` ranges ``(lo, hi)``
+    of them of about equal work.
     """
 
     starts: NDArray[np.int64]
@@ -68,7 +57,7 @@ class CodedBlock:
         return Entries(self.indptr, self.rows, self.codes, self.base)
 
     def chosen(self, columns: NDArray[np.int64], firsts: NDArray[np.int64]) -> CutColumns:
-        """Return some columns with the first row of each in their histogram."""
+        """Return some columns, with the first row of each in the histogram."""
         bins = self.bins
         return CutColumns(columns, self.lo, bins.n_bins, bins.zero, bins.missing, bins.has_zeros, firsts)
 
@@ -76,23 +65,9 @@ class CodedBlock:
 class BinnedSource:
     """The columns of a dataset as codes, block by block; edges are computed when a block is first read.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    ranges : sequence of (lo, hi)
-        Features of each block.
-    blocks : Residency
-        Where the codes of the blocks are between two passes.
-    max_bins : int
-        Most bins of a column, missing values not counted.
-    counted : bool array of shape (n_samples,)
-        Samples whose values make the edges.
-    engine : Engine
-
-    Attributes
-    ----------
-    nnz_read, bytes_read : int
-        Entries passed over, and decoded bytes read from the shards, so far.
+    Columns have at most `max_bins` bins, besides missing values, whose edges come from the samples in
+    `counted`. `blocks` says where codes are kept between two passes. `nnz_read` and `bytes_read` count
+    the entries and the decoded bytes of the shards so far.
     """
 
     def __init__(
@@ -131,7 +106,7 @@ class BinnedSource:
             yield self._coded(number, block)
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of a feature of a block that was read."""
+        """Return the edges of a feature whose block has been read."""
         number = int(np.searchsorted([hi for _, hi in self.ranges], feature, side="right"))
         bins = self._bins[number]
         assert bins is not None
@@ -200,7 +175,7 @@ class BinnedSource:
 
 
 def equal_parts(work: NDArray[np.int64], n_parts: int) -> list[tuple[int, int]]:
-    """Cut columns into at most so many ranges of about equal work."""
+    """Cut columns into at most `n_parts` ranges of about equal work."""
     if not len(work):
         return []
     total = np.cumsum(work)

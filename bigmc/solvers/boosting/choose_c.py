@@ -1,4 +1,4 @@
-"""Choosing C by samples held out of the training."""
+"""Choose C by samples held out of the training."""
 
 from __future__ import annotations
 
@@ -28,16 +28,9 @@ _WORSE = 2
 
 
 class Trials:
-    """The trials of one training, kept in its checkpoint together with the state of the one under way.
+    """The finished trials of one training, saved in its checkpoint with the state of the trial under way.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint or None
-
-    Attributes
-    ----------
-    errors : list of float
-        Share of wrong samples among those held out, of the trials that are done.
+    `errors` has the share of wrong samples among those held out, by trial.
     """
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:
@@ -46,12 +39,12 @@ class Trials:
         self.errors: list[float] = saved[0].get("trials", []) if saved else []
 
     def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Replace what is kept of the trial under way."""
+        """Replace the saved state of the trial under way."""
         if self._checkpoint is not None:
             self._checkpoint.save({**meta, "trials": self.errors}, arrays)
 
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
-        """Return what is kept of the trial under way, if anything."""
+        """Return the saved state of the trial under way, if there is one."""
         saved = self._checkpoint.load() if self._checkpoint is not None else None
         if saved is None or saved[0].get("trials", []) != self.errors:
             return None
@@ -65,25 +58,11 @@ def choose_C(
     context: RunContext,
     sample_weight: NDArray[np.float64] | None = None,
 ) -> float:
-    """Return the C of `GRID` whose model errs least on samples held out; of equal ones the smallest.
+    """Return the C of `GRID` with the smallest error on samples held out; of equal ones the smallest C.
 
-    It goes down the grid, and ends after `_WORSE` values in a row that do worse than the best one.
-
-    Parameters
-    ----------
-    dataset : Dataset
-    options : BoostingOptions
-        Of the trials, but for C; their ``validation_fraction`` is above 0, and ``time_limit`` is that of all
-        trials together.
-    memory_limit : int
-    context : RunContext
-        Its checkpoint is a `Trials`, which is left with the trials that are done.
-    sample_weight : float64 array of shape (n_samples,), optional
-
-    Raises
-    ------
-    DataError
-        If no sample was held out, or what `bigmc.solvers.boosting.solve` raises.
+    It goes down the grid, and ends after `_WORSE` values in a row that do worse than the best one. The
+    time limit in `options` is for all trials together. The checkpoint of `context` is a `Trials`, in
+    which the finished trials remain. `DataError` if no sample was held out; other errors as in `solve`.
     """
     trials = context.checkpoint
     assert isinstance(trials, Trials)
@@ -105,7 +84,7 @@ def choose_C(
 
 
 def _reporter(progress: ProgressCallback, C: float) -> ProgressCallback:
-    """Return what reports the rounds of a trial under its C."""
+    """Return a callback that reports the rounds of a trial with its C."""
     return lambda p: progress(Progress(f"trial C={C:g}", p.done, p.total, p.unit, p.facts))
 
 

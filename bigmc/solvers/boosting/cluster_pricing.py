@@ -57,20 +57,10 @@ _FOLDER = "bigmc-columns-"
 
 @dataclass(frozen=True)
 class Columns:
-    """What a worker must know to read some columns as codes; small, and all of it data.
+    """What a worker needs to read some columns as codes; small, and plain data.
 
-    Attributes
-    ----------
-    folder : str
-        Where the arrays of this run are: unlike that of any other.
-    dataset : Dataset
-        On disk.
-    ranges : tuple of (lo, hi)
-        Features of each part.
-    blocks : Residency
-        Codes in memory are in that of the worker that read them.
-    max_bins : int
-    cut_kind : CutKind
+    The arrays of this run are in `folder`, which no other run has. `ranges` has the features of each
+    part. If codes are kept in memory, it is that of the worker that read them.
     """
 
     folder: str
@@ -85,17 +75,17 @@ class Columns:
         return _mapped(f"{self.folder}/{name}.npy")
 
     def write(self, name: str, array: NDArray[Any]) -> None:
-        """Put an array where workers find it, whole or not at all."""
+        """Write an array for the workers, atomically."""
         aside = f"{self.folder}/{name}.partial"
         disk.save_array(aside, array)
         disk.rename(aside, f"{self.folder}/{name}.npy")
 
     def remove(self, name: str) -> None:
-        """Remove an array; workers that have it mapped keep it as long as they do."""
+        """Remove an array; workers that have mapped it keep it until they drop it."""
         disk.unlink(f"{self.folder}/{name}.npy")
 
     def part_of(self, feature: int) -> int:
-        """Return the part that has a feature."""
+        """Return the part that contains a feature."""
         return int(np.searchsorted([hi for _, hi in self.ranges], feature, side="right"))
 
 
@@ -118,7 +108,7 @@ def columns_of(
     cut_kind: CutKind,
     scratch: Path | None,
 ) -> Iterator[Columns]:
-    """Yield the columns of a dataset with a folder of their own in `scratch`."""
+    """Yield the columns of a dataset, with a folder of their own in `scratch`."""
     for leftover in [] if scratch is None else scratch.glob(f"{_FOLDER}*"):
         disk.try_clear(leftover)  # of a killed run
     if scratch is not None:
@@ -133,19 +123,7 @@ def columns_of(
 
 
 class WorkerScan:
-    """Reads the columns part by part on workers; the same bits as `bigmc.solvers.boosting.pricing.LocalScan`.
-
-    Parameters
-    ----------
-    columns : Columns
-    engine : Engine
-        Runs the parts.
-
-    Attributes
-    ----------
-    bytes_read : int
-        Decoded bytes that workers read from the shards so far.
-    """
+    """Reads the columns part by part on workers; the same bits as `pricing.LocalScan`."""
 
     def __init__(self, columns: Columns, engine: Engine) -> None:
         self._columns, self._workers = columns, engine
@@ -173,7 +151,7 @@ class WorkerScan:
         return {}
 
     def answers(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
-        """Return the answers of cuts; note the edges of their columns."""
+        """Return the answers of cuts; remember the edges of their columns."""
         by_part: dict[int, list[Place]] = {}
         for place in sorted(places):
             by_part.setdefault(self._columns.part_of(place[0]), []).append(place)
@@ -214,7 +192,7 @@ def _answer_part(
 
 
 def _source(columns: Columns, part: int) -> BinnedSource:
-    """Return a part's columns, with the edges and codes that this worker has met."""
+    """Return a part's columns, with the edges and codes that this worker already has."""
 
     def make() -> BinnedSource:
         counted, ranges = columns.array("counted"), [columns.ranges[part]]
@@ -226,23 +204,14 @@ def _source(columns: Columns, part: int) -> BinnedSource:
 
 
 class RunCache(Generic[T]):
-    """What a worker's process keeps of one run: made at its first use, dropped by the next run."""
+    """Objects that a worker's process keeps for one run: made at their first use, dropped by the next run."""
 
     def __init__(self) -> None:
         self._lock, self._run = threading.Lock(), ""
         self._kept: dict[int, T] = {}
 
     def get(self, run: str, key: int, make: Callable[[], T]) -> T:
-        """Return what is kept of a run under a key.
-
-        Parameters
-        ----------
-        run : str
-            Unlike that of any other run.
-        key : int
-        make : callable
-            Makes it.
-        """
+        """Return the object kept for a run, whose name is unique, under a key; made if it is missing."""
         with self._lock:
             if run != self._run:
                 self._run, self._kept = run, {}

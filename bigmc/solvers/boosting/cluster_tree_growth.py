@@ -47,17 +47,7 @@ _PARTS_EACH = 4
 
 @dataclass(frozen=True)
 class TreePlan:
-    """How a worker grows trees.
-
-    Attributes
-    ----------
-    depth : int
-        Levels.
-    histogram_bytes : int
-        Bytes that histograms may take.
-    n_threads : int
-        Threads of one worker.
-    """
+    """How a worker grows trees: levels, bytes of histograms, and threads."""
 
     depth: int
     histogram_bytes: int
@@ -67,17 +57,8 @@ class TreePlan:
 class WorkerGrower:
     """Grows trees on workers; the same bits as `bigmc.solvers.boosting.tree_growth.TreeGrower`.
 
-    Parameters
-    ----------
-    columns : Columns
-    plan : TreePlan
-    engine : Engine
-        Runs the parts, one at a time in each process.
-
-    Attributes
-    ----------
-    bytes_read : int
-        Decoded bytes that workers read from the shards so far.
+    The engine runs parts, one at a time in each process. `bytes_read` counts the decoded bytes that
+    workers have read from the shards.
     """
 
     def __init__(self, columns: Columns, plan: TreePlan, engine: Engine) -> None:
@@ -92,14 +73,14 @@ class WorkerGrower:
         return f"weights-{self._round}"
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
-        """Take the weights, shape (n_classes, n_samples), and which columns to cut: None for all."""
+        """Set the weights, shape (n_classes, n_samples), and the columns to cut: None for all."""
         if self._round:
             self._columns.remove(self._weights)
         self._round, self._n_classes, self._drawn = self._round + 1, len(weights), columns
         self._columns.write(self._weights, weights)
 
     def roots(self, n_best: int) -> Roots:
-        """Return so many of the best roots of every class."""
+        """Return the `n_best` best roots of every class."""
         parts = self._parts(self._n_classes)
         return Roots.joined(self._map(_roots_part, parts, self._weights, self._drawn, n_best))
 
@@ -120,7 +101,7 @@ class WorkerGrower:
         return self._edges[feature]
 
     def _parts(self, n: int) -> list[tuple[int, int]]:
-        """Cut so many trees or classes for the workers: one range at least."""
+        """Split `n` trees or classes among the workers; at least one range."""
         each = _PARTS_EACH if self._columns.blocks is Residency.MEMORY else 1
         edges = np.linspace(0, n, min(max(n, 1), each * self._workers.n_workers) + 1).astype(int).tolist()
         return list(pairwise(edges))
@@ -128,7 +109,7 @@ class WorkerGrower:
     def _map(
         self, work: Callable[..., tuple[R, NDArray[Any]]], parts: Sequence[Any], *shared: Any
     ) -> list[R]:
-        """Return the results of all parts, and note what edges they used and what they read."""
+        """Return the results of all parts; remember the edges they used, and count the bytes they read."""
         results = []
         for _, (result, edges, n_bytes) in self._workers.map(
             _do, [(work, part) for part in parts], self._columns, self._plan, *shared
@@ -140,12 +121,9 @@ class WorkerGrower:
 
 
 def _do(
-    asked: tuple[Callable[..., tuple[R, NDArray[Any]]], Any],
-    columns: Columns,
-    plan: TreePlan,
-    *shared: Any,
+    asked: tuple[Callable[..., tuple[R, NDArray[Any]]], Any], columns: Columns, plan: TreePlan, *shared: Any
 ) -> tuple[R, Edges, int]:
-    """Return the result of a part, the edges of the features it has met, and the bytes read."""
+    """Return the result of a part, the edges of the features it used, and the bytes read."""
     work, part = asked
     grower = _grower(columns, plan)
     source, before = grower.source, grower.source.bytes_read
@@ -189,7 +167,7 @@ def _edges_part(feature: int, columns: Columns, grower: TreeGrower) -> tuple[Non
 
 
 def _grower(columns: Columns, plan: TreePlan) -> TreeGrower:
-    """Return what this worker grows trees with, and the edges and codes that it has met."""
+    """Return this worker's grower, with the edges and codes that it already has."""
 
     def make() -> TreeGrower:
         engine, counted = ThreadEngine(plan.n_threads), columns.array("counted")

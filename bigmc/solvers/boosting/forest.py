@@ -23,13 +23,8 @@ _LEAST_GAIN = 1e-12
 class Roots(NamedTuple):
     """Cuts of the first level, one for each tree, class after class and best first.
 
-    Attributes
-    ----------
-    classes : int64 array of shape (n_trees,)
-    cuts : int64 array of shape (n_trees, 3)
-        Feature, cut, and 1 if missing values go below.
-    sides : int64 array of shape (n_trees, 2)
-        Packed sums of u and ``|u|`` below and above.
+    `cuts`, of shape (n_trees, 3), has feature, cut, and 1 if missing values go below; `sides`, of shape
+    (n_trees, 2), the packed sums of u and ``|u|`` below and above.
     """
 
     classes: NDArray[np.int64]
@@ -49,16 +44,8 @@ class Roots(NamedTuple):
 class Grown(NamedTuple):
     """Trees, in the order of their roots.
 
-    Attributes
-    ----------
-    learners : Learners
-        Their first leaf answers 1.
-    signs : int8 array of shape (n_trees,)
-        -1 if the opposite is meant.
-    scores : int64 array of shape (n_trees,)
-        Sum over the leaves of ``|sum u|``, in whole numbers.
-    answers : list of uint64 array
-        Bits of the learners.
+    The first leaf of each learner answers 1; a sign of -1 means its opposite. `scores` are the sums over
+    the leaves of ``|sum u|``, as integers; `answers` are bits.
     """
 
     learners: Learners
@@ -78,16 +65,10 @@ class Grown(NamedTuple):
 
 
 class Forest:
-    """Trees that grow side by side.
+    """Trees that grow side by side, with `depth` levels, under weights of shape (n_classes, n_samples).
 
-    Parameters
-    ----------
-    roots : Roots
-    weights : int64 array of shape (n_classes, n_samples)
-    depth : int
-        Levels of the trees.
-    hist : int64 array of shape (n_trees, n_nodes of the last level, n_cells)
-        Space for the histograms of the nodes, if they are kept; of no trees if not.
+    `hist`, of shape (n_trees, n_nodes of the last level, n_cells), is space for the histograms of the
+    nodes; without trees if histograms are not kept.
     """
 
     def __init__(self, roots: Roots, weights: NDArray[np.int64], depth: int, hist: NDArray[np.int64]) -> None:
@@ -102,7 +83,7 @@ class Forest:
         self.parts = equal_parts(np.ones(n_trees, np.int64), _PARTS)
 
     def next_level(self) -> None:
-        """Begin the next level, at which nothing is cut yet."""
+        """Begin the next level, without any cuts."""
         self._last = len(self._levels) == self._depth - 1
         self._totals = self.sides.reshape(len(self.classes), 2 * self.sides.shape[1])
         total = (self._totals >> 32).astype(np.float64)
@@ -117,13 +98,13 @@ class Forest:
         self._levels.append(self.cuts)
 
     def enter(self, part: tuple[int, int]) -> None:
-        """Move the samples of some trees to the level that has begun."""
+        """Move the samples of some trees to the new level."""
         trees = slice(*part)
         slots, added = self._slots[trees], self._added[trees]
         open_level(self._members[trees], self._above[trees], self._totals[trees], self._kept, slots, added)
 
     def offer(self, part: tuple[int, int], table: Table) -> None:
-        """Take the better cuts of some columns into some trees."""
+        """Update some trees with better cuts of some columns."""
         hist = self.hist if self._kept else np.empty((1, self._totals.shape[1], table.n_cells), np.int64)
         level = Level(
             classes=self.classes,
@@ -142,7 +123,7 @@ class Forest:
         self.route(part, table)
 
     def route(self, part: tuple[int, int], table: Table) -> None:
-        """Mark the samples of some trees that go above at cuts of some columns."""
+        """Mark the samples of some trees that are above cuts of some columns."""
         route(*part, table, self.cuts, self._members, self._above)
 
     def grown(self) -> Grown:
@@ -159,12 +140,12 @@ class Forest:
 
 
 def n_words(n_samples: int) -> int:
-    """Return how many words hold a bit of every sample."""
+    """Return the number of words with a bit for every sample."""
     return -(-n_samples // WORD)
 
 
 def at_roots(n_trees: int, n_nodes: int, n_samples: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the samples of so many nodes of trees, all in the first one, and none that goes above."""
+    """Return the samples of the nodes of trees, all in the first node, and those above: none."""
     members = np.zeros((n_trees, n_nodes, n_words(n_samples)), np.uint64)
     members[:, 0] = ~np.uint64(0)
     if beyond := n_samples % WORD:

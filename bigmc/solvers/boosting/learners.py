@@ -15,16 +15,9 @@ NOWHERE = -1
 class Learners(NamedTuple):
     """Complete binary trees of one depth; a node's children are ``2 k + 1`` (below) and ``2 k + 2``.
 
-    Attributes
-    ----------
-    feature : int32 array of shape (n_learners, n_nodes)
-        Column each node asks, `NOWHERE` for none.
-    cut : int16 array of shape (n_learners, n_nodes)
-        Samples with ``code > cut`` go above.
-    missing_below : bool array of shape (n_learners, n_nodes)
-        Missing values go below instead of above.
-    leaf : int8 array of shape (n_learners, n_nodes + 1)
-        Response at each leaf, from the lowest: -1, 0 or 1.
+    `feature` is the column a node splits on, or `NOWHERE`, and samples with ``code > cut`` go above;
+    missing values go above unless `missing_below`. These have the shape (n_learners, n_nodes). `leaf`, of
+    shape (n_learners, n_nodes + 1), has the response at each leaf, from the lowest: -1, 0 or 1.
     """
 
     feature: NDArray[np.int32]
@@ -56,6 +49,6 @@ class Learners(NamedTuple):
         return Learners(*(array[positions] for array in self))
 
     def keys(self) -> list[bytes]:
-        """Return bytes that are equal for equal learners only."""
+        """Return bytes that are equal only for equal learners."""
         rows = [np.ascontiguousarray(array).view(np.uint8) for array in self]
         return [row.tobytes() for row in np.concatenate(rows, axis=1)]

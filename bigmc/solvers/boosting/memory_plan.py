@@ -41,22 +41,13 @@ _WORKSPACE = 22 << 20
 
 @dataclass(frozen=True)
 class _Needs:
-    """What the data and the family of learners ask for, whatever the limit.
+    """Memory that the data and the family of learners need, whatever the limit.
 
-    Attributes
-    ----------
-    fixed : tuple of (str, int)
-        Name and bytes of every array whose size does not depend on the limit.
-    thread : int
-        Bytes of one thread.
-    learner : int
-        Bytes of the answer of one learner while it is searched for and afterwards, at most.
-    codes : int
-        Bytes of the codes of all columns, and of what is read to make them.
-    largest_column, entry, columns : int
-        Bytes of the smallest block that can hold every column; of an entry; and columns of a block at most.
-    n_classes : int
-    grows_trees : bool
+    `fixed` has name and bytes of every array whose size does not depend on the limit; `thread` the bytes
+    of one thread; `learner` the maximum bytes of the answer of one learner while it is searched for and
+    afterwards; `codes` those of all columns and of what is read to make them; `largest_column` those of
+    the smallest block that can hold every column; `entry` those of an entry; `columns` is the maximum of
+    a block.
     """
 
     fixed: tuple[tuple[str, int], ...]
@@ -80,27 +71,10 @@ class _Needs:
 class BoostingPlan:
     """What a run keeps in memory and how.
 
-    Attributes
-    ----------
-    memory : Plan
-        Every resident array by name; answers of learners take what is left.
-    dtype : numpy.dtype
-        Of the dual weights.
-    keep_blocks : bool
-        The codes of all columns stay in memory.
-    ranges : list of (lo, hi)
-        Features of each block.
-    learner_bytes : int
-        Bytes of the answer of one learner while it is searched for and afterwards, at most.
-    n_threads : int
-        Threads of this process that may work at once.
-    parts_at_once : int
-        Parts of columns that another process may price at once, which has the same limit.
-    histogram_bytes : int
-        Bytes for the histograms of growing trees.
-    needs : _Needs
-    block_bytes : int or None
-        Of streamed blocks, as given.
+    `memory` has every resident array by name; answers of learners take the rest, `learner_bytes` at most
+    for each. The dual weights are of `dtype`. With `keep_blocks` the codes of all columns stay in memory;
+    `ranges` has the features of each block. `parts_at_once` is the number of parts of columns that
+    another process, with the same limit, may price at once.
     """
 
     memory: Plan
@@ -121,19 +95,19 @@ class BoostingPlan:
 
     @property
     def residency(self) -> Residency:
-        """Where the codes of the columns are between two passes."""
+        """Where the codes of the columns are kept between two passes."""
         return Residency.MEMORY if self.keep_blocks else Residency.DISK
 
     def pool(self, wanted: int, n_classes: int, in_use: int) -> int:
-        """Return how many learners of each class to look for, given the bytes of the answers in use.
+        """Return how many learners of each class to search for, given the bytes of the answers in use.
 
-        It is 0 where the answers in use leave no space for another one of every class.
+        It is 0 if the answers in use leave no space for another one of every class.
         """
         space = self.memory.free - in_use
         return max(0, min(wanted, space // (self.learner_bytes * n_classes)))
 
     def limit_for(self, n_bytes: int) -> int:
-        """Return the least limit with which so many bytes are left for answers of learners."""
+        """Return the least limit that leaves `n_bytes` for answers of learners."""
         return least_limit(
             lambda limit: _fits(self.needs, limit, self.block_bytes, n_bytes), self.memory.limit
         )
@@ -152,34 +126,12 @@ class _Layout:
 
 
 def plan_memory(
-    dataset: Dataset,
-    *,
-    limit: int,
-    tol: float,
-    depth: int,
-    cut_kind: CutKind,
-    block_bytes: int | None = None,
+    dataset: Dataset, *, limit: int, tol: float, depth: int, cut_kind: CutKind, block_bytes: int | None = None
 ) -> BoostingPlan:
-    """Divide the memory limit of a run of the boosted learner.
+    """Divide the memory limit of a run, in bytes, for a relative gap `tol` and learners of a depth.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    limit : int
-        Bytes.
-    tol : float
-        Relative gap to reach.
-    depth : int
-        Of the learners.
-    cut_kind : CutKind
-        Answers of rays are lists of rows, of stumps bits.
-    block_bytes : int, optional
-        Stream blocks of at most this many bytes although everything might fit.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the limit cannot work, with every item and the least limit that would.
+    With `block_bytes`, blocks of at most this size are streamed although everything might fit.
+    `MemoryLimitError` if the limit cannot work, with every item and the least limit that would.
     """
     dtype = _dual_type(dataset, tol)
     needs = _needs(dataset, dtype, depth, cut_kind)
@@ -274,7 +226,7 @@ def _layout(needs: _Needs, limit: int, block_bytes: int | None) -> _Layout:
 
 
 def _fits(needs: _Needs, limit: int, block_bytes: int | None, n_bytes: int) -> bool:
-    """Return whether a limit leaves so many bytes for answers."""
+    """Return whether a limit leaves `n_bytes` for answers."""
     try:
         return _layout(needs, limit, block_bytes).memory.free >= n_bytes
     except MemoryLimitError:

@@ -1,4 +1,4 @@
-"""What decides the result of a run of the boosted learner, checked once."""
+"""Options that determine the result of a run of the boosted learner, checked once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHEN_TO_END = ("n_rounds", "tol", "time_limit")
 
 
 class CutKind(Enum):
-    """What a learner of one cut answers: +1 and -1 on its sides, or 1 on one side and 0 on the other."""
+    """Answers of a learner of one cut: +1 and -1 on its sides, or 1 on one side and 0 on the other."""
 
     STUMP = "stump"
     RAY = "ray"
@@ -37,56 +37,51 @@ def is_sparse(dataset: Dataset) -> bool:
 
 @dataclass(frozen=True)
 class BoostingOptions:
-    """Parameters of column generation.
+    """Parameters of column generation; `BigmcError` if one is invalid.
 
     Attributes
     ----------
     C : float
         Weight of the loss, positive.
     n_rounds : int
-        Rounds of column generation at most.
+        Maximum rounds of column generation.
     max_depth : int
         Levels of the learners, 1 to `MAX_DEPTH`; from 2 on they are grown greedily and nothing is certified.
     family : {"auto", "stump", "ray"}
         Learners of one cut: +1 and -1 on its sides, or 1 on one side and 0 on that of the value 0; auto takes
-        rays where fewer than a tenth of all values are stored and `max_depth` is 1.
+        rays if fewer than a tenth of all values are stored and `max_depth` is 1.
     learners : {"class", "shared"}
         Whether each class uses the learners added for it, or all use those added for any: as in MultiBoost
         (Shen and Hao, "A direct formulation for totally-corrective multi-class boosting", CVPR 2011), with
         which the paper compares. The problem and its optimum are the same.
     pool : int
-        Learners a pass brings, of each class or shared; 1 is the algorithm of the paper.
+        Learners a pass returns, of each class or shared; 1 is the algorithm of the paper.
     max_sweeps : int
         Sweeps over a class between two visits of the pool (τ_max); 1 is the stage-wise variant.
     learning_rate : float
         Part of the way to its best value that a visit moves a weight, above 0 and at most 1.
     inner_rounds : int
-        Visits of the pool between two passes at most.
+        Maximum visits of the pool between two passes.
     max_bins : int
-        Bins of a column at most; columns with no more different values lose no cut.
+        Maximum bins of a column; columns with no more distinct values lose no cut.
     column_share : float
-        Share of the columns that the trees of a round may ask, drawn for every round; above 0 and at most 1.
-        Where none of their trees is worth adding, the round searches all columns.
+        Share of the columns that the trees of a round may use, drawn for every round; above 0 and at most 1.
+        If none of these trees is worth adding, the round searches all columns.
     draw : int
-        Which columns are drawn, with the seed: models that are averaged differ in it.
+        Selects the columns drawn, together with the seed: models that are averaged differ in it.
     min_frequency : float
-        Share of the samples in which a feature must be stored for trees to ask it, at least 0 and below 1.
+        Share of the samples in which a feature must be stored for trees to use it, at least 0 and below 1.
     tol : float
-        Relative gap between P and the lower bound to reach; without an exact search, the largest violation of
-        the candidates of a round with which it ends.
+        Relative gap between P and the lower bound to reach; without an exact search, training stops when the
+        largest violation of a round's candidates is at most this.
     validation_fraction : float
         Share of the samples to hold out, chosen by a hash of their ids.
     patience : int
-        Rounds without fewer errors on those samples after which it ends.
+        Rounds without fewer errors on those samples after which training stops.
     time_limit : float or None
         Seconds after which no round is begun.
     seed : int
         Of the order of visits and of the samples held out.
-
-    Raises
-    ------
-    BigmcError
-        If an option cannot be used.
     """
 
     C: float
@@ -134,18 +129,18 @@ class BoostingOptions:
         return self.max_depth > 1
 
     def cut_kind(self, dataset: Dataset) -> CutKind:
-        """Return what learners of one cut are on this dataset."""
+        """Return the kind of learners of one cut on this dataset."""
         ray = self.family == "ray" or (self.family == "auto" and is_sparse(dataset))
         return CutKind.RAY if ray and not self.grows_trees else CutKind.STUMP
 
     def frequent_columns(self, dataset: Dataset) -> NDArray[np.bool_] | None:
-        """Return which columns trees may ask; None for all."""
+        """Return which columns trees may use; None for all."""
         if self.min_frequency == 0.0:
             return None
         return dataset.column_nnz() >= self.min_frequency * dataset.n_samples
 
     def drawn_columns(self, n_features: int, number: int) -> NDArray[np.bool_] | None:
-        """Return which columns the trees of a round may ask; None for all."""
+        """Return which columns the trees of a round may use; None for all."""
         n_drawn = math.ceil(self.column_share * n_features)
         if n_drawn == n_features:
             return None
@@ -155,5 +150,5 @@ class BoostingOptions:
         return drawn
 
     def fingerprint(self) -> Fingerprint:
-        """Return the options that decide the state after every round."""
+        """Return the options that determine the state after every round."""
         return {name: value for name, value in asdict(self).items() if name not in _WHEN_TO_END}

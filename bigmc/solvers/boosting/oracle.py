@@ -13,20 +13,10 @@ from bigmc.solvers.boosting.learners import Learners
 class Candidates(NamedTuple):
     """Candidates from one pass over the data: learners whose constraints may be violated.
 
-    Attributes
-    ----------
-    learners : Learners
-        Different ones; each is wanted by at least one class.
-    answers : list of array
-        Their answers on the samples.
-    classes, places : int64 arrays of shape (n_candidates,)
-        Class and place in `learners` of each candidate, best first within a class.
-    signs : int8 array of shape (n_candidates,)
-        -1 if the opposite of the learner is meant.
-    scores : float64 array of shape (n_candidates,)
-        Left side of the constraint of each candidate (Lin et al. 2012, equation 3b).
-    sigma : float
-        Largest score met.
+    The learners are distinct, with their answers on the samples. Each candidate has a class, its place in
+    `learners`, a sign (-1 for the opposite of the learner), and the left side of its constraint (Lin et
+    al. 2012, equation 3b) as score; they are sorted best first within a class. `sigma` is the largest
+    score found.
     """
 
     learners: Learners
@@ -38,7 +28,7 @@ class Candidates(NamedTuple):
     sigma: float
 
     def shared(self, n_classes: int, n_best: int) -> Candidates:
-        """Return the candidates with the largest scores for any class, so many, as those of every class.
+        """Return the `n_best` candidates with the largest scores for any class, for every class.
 
         They are the columns of MultiBoost with learners that all classes share (Shen and Hao 2011).
         """
@@ -58,47 +48,51 @@ class Candidates(NamedTuple):
 
 
 class Duals(NamedTuple):
-    """Dual weights ``λ = r u``.
-
-    Attributes
-    ----------
-    u : array of shape (n_samples, width)
-        See `bigmc.solvers.boosting.restricted_master.Master`.
-    r : float
-        ``C / p``.
-    """
+    """Dual weights ``λ = r u``, ``r = C / p``; for u, of shape (n_samples, width), see `Master`."""
 
     u: NDArray[Any]
     r: float
 
 
-class Oracle(Protocol):
+class ColumnReader(Protocol):
+    """Reads columns as codes, in this process or on workers."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that was read."""
+
+
+class OnColumns:
+    """Forwards to what reads its columns."""
+
+    def __init__(self, columns: ColumnReader) -> None:
+        self._columns = columns
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes read from the shards so far."""
+        return self._columns.bytes_read
+
+    def edges_of(self, feature: int) -> NDArray[np.float64]:
+        """Return the edges of the bins of a feature that was read."""
+        return self._columns.edges_of(feature)
+
+
+class Oracle(ColumnReader, Protocol):
     """Finds the learners whose constraints the dual weights violate most (Lin et al. 2012, equation 4).
 
-    Attributes
-    ----------
-    n_passes : int
-        Passes over the data that one search takes.
-    exact : bool
-        No learner of the family has a larger score than the one reported.
+    A search takes `n_passes` over the data. If it is `exact`, no learner of the family has a larger score
+    than the one reported.
     """
 
     n_passes: int
     exact: bool
 
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        ...
-
     def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
-        """Return so many of the best learners of each class, which ask some of the columns; None for all."""
-        ...
+        """Return the `n_best` best learners of each class that use only some of the columns; None for all."""
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
         """Return the answers of learners from earlier passes."""
-        ...
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a learner asks."""
-        ...

@@ -1,10 +1,10 @@
-"""What the learners in use answer on the training samples: in memory, by slot, shared by the classes."""
+"""Answers of the learners in use on the training samples: in memory, by slot, shared by the classes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +33,7 @@ _SLOTS = 1 << 20
 
 
 class Signed(NamedTuple):
-    """Learners by the slots of their answers; a sign of -1 means the opposite of the answer.
-
-    Attributes
-    ----------
-    slots : int64 array of shape (n_learners,)
-    signs : int8 array of shape (n_learners,)
-    """
+    """Learners by the slots of their answers; a sign of -1 means the opposite of the answer."""
 
     slots: NDArray[np.int64]
     signs: NDArray[np.int8]
@@ -48,18 +42,12 @@ class Signed(NamedTuple):
 class Responses(ABC):
     """Answers of learners; each has a key, and a slot that is freed when no learner needs it.
 
-    Parameters
-    ----------
-    labels : int32 array of shape (n_samples,)
-    n_classes : int
-    max_bytes : int, optional
-        Most bytes of the answers; the system allocates memory only for what is written.
-
-    Attributes
-    ----------
-    n_padded : int
-        Samples rounded up to whole words: the length of t.
+    They take at most `max_bytes`; the system allocates memory only for what is written. `n_padded` is the
+    number of samples rounded up to whole words: the length of t.
     """
+
+    _write_scores: ClassVar[Callable[..., None]]
+    _update: ClassVar[Callable[..., float]]
 
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         self.labels = labels
@@ -80,7 +68,7 @@ class Responses(ABC):
         return self._slots.get(key)
 
     def add(self, key: bytes, answer: NDArray[Any]) -> int:
-        """Keep an answer and return its slot."""
+        """Store an answer and return its slot."""
         if self._free:
             slot = self._free.pop()
         else:
@@ -103,22 +91,27 @@ class Responses(ABC):
                 self._free.append(slot)
         self._free.sort(reverse=True)
 
-    @abstractmethod
-    def _store(self, slot: int, answer: NDArray[Any]) -> None: ...
-
-    @abstractmethod
-    def everywhere(self) -> NDArray[Any]:
-        """Return the answer of the learner that is 1 on every sample."""
-
-    @abstractmethod
     def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``r (V+ - V-)`` of learners of class `c`."""
+        out = np.empty(len(own.slots))
+        self._write_scores(self._learners(c, own), r, t, out)
+        return out
 
-    @abstractmethod
     def sweep(
         self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
     ) -> float:
         """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
+        return float(self._update(self._learners(c, own), visits, t, weights))
+
+    @abstractmethod
+    def _store(self, slot: int, answer: NDArray[Any]) -> None: ...
+
+    @abstractmethod
+    def _learners(self, c: int, own: Signed) -> BitLearners | RowLearners: ...
+
+    @abstractmethod
+    def everywhere(self) -> NDArray[Any]:
+        """Return the answer of the learner that is 1 on every sample."""
 
     @abstractmethod
     def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
@@ -127,6 +120,8 @@ class Responses(ABC):
 
 class BitResponses(Responses):
     """One bit per sample: set for +1, clear for -1."""
+
+    _write_scores, _update = staticmethod(bit_scores), staticmethod(bit_sweep)
 
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(labels, n_classes)
@@ -152,18 +147,6 @@ class BitResponses(Responses):
         """Return the answer of the learner that is 1 on every sample."""
         return np.full(self.n_words, ~np.uint64(0))
 
-    def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
-        """Return ``r (V+ - V-)`` of learners of class `c`."""
-        out = np.empty(len(own.slots))
-        bit_scores(self._learners(c, own), r, t, out)
-        return out
-
-    def sweep(
-        self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
-    ) -> float:
-        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
-        return float(bit_sweep(self._learners(c, own), visits, t, weights))
-
     def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
         """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
         words = self._words[:, first // WORD : first // WORD + scores.shape[1] // WORD]
@@ -174,7 +157,9 @@ class BitResponses(Responses):
 
 
 class RowResponses(Responses):
-    """The samples where a learner is 1, in order; elsewhere it abstains."""
+    """The samples on which a learner is 1, in order; elsewhere it is 0."""
+
+    _write_scores, _update = staticmethod(row_scores), staticmethod(row_sweep)
 
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         super().__init__(labels, n_classes)
@@ -211,18 +196,6 @@ class RowResponses(Responses):
         """Return the answer of the learner that is 1 on every sample."""
         return np.arange(self.n_samples, dtype=np.int32)
 
-    def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
-        """Return ``r (V+ - V-)`` of learners of class `c`."""
-        out = np.empty(len(own.slots))
-        row_scores(self._learners(c, own), r, t, out)
-        return out
-
-    def sweep(
-        self, c: int, own: Signed, visits: Visits, t: NDArray[Any], weights: NDArray[np.float64]
-    ) -> float:
-        """Update learners of class `c` in an order; return the largest violation met, see `bit_sweep`."""
-        return float(row_sweep(self._learners(c, own), visits, t, weights))
-
     def add_scores(self, weighted: Weighted, first: int, scores: NDArray[np.float64]) -> None:
         """Add ``w h`` of learners on the samples from `first` (a whole word) to ``scores[class]``."""
         add_row_learners(self._starts, self._rows, weighted, first, scores)
@@ -234,7 +207,7 @@ class RowResponses(Responses):
 def bits_of_ranges(
     block: CodedBlock, column: int, ranges: Sequence[Range], codes: NDArray[np.uint8]
 ) -> list[NDArray[np.uint64]]:
-    """Return bits, set where the code of a column is in a range; `codes` is space for one of every sample."""
+    """Return bits, set if the code of a column is in a range; `codes` is scratch for one of every sample."""
     spread_codes(column, block.entries, block.bins.zero[column], codes)
     answers = []
     for low, high in ranges:
@@ -245,7 +218,7 @@ def bits_of_ranges(
 
 
 def rows_of_ranges(block: CodedBlock, column: int, ranges: Sequence[Range]) -> list[NDArray[np.int32]]:
-    """Return the samples where the code of a column is in a range, in order."""
+    """Return the samples for which the code of a column is in a range, in order."""
     buffer = np.empty(int((block.indptr[:, column + 1] - block.indptr[:, column]).sum()), np.int32)
     answers = []
     for low, high in ranges:

@@ -23,7 +23,7 @@ from bigmc.kernels.boosting.cuts import (
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.options import CutKind
-from bigmc.solvers.boosting.oracle import Candidates, Duals
+from bigmc.solvers.boosting.oracle import Candidates, ColumnReader, Duals, OnColumns
 from bigmc.solvers.boosting.predictions import Responses, bits_of_ranges, rows_of_ranges
 
 #: Feature, cut and kind of a learner of one cut; the constant one has -1 everywhere.
@@ -38,12 +38,8 @@ _PART_ROWS = 65_536
 class Best(NamedTuple):
     """The best cuts of each class, best first.
 
-    Attributes
-    ----------
-    values, scores : float64 arrays of shape (n_classes, n_best)
-        What they are ordered by (0: none), and their scores, signed.
-    places : int64 array of shape (n_classes, n_best, 3)
-        Feature, cut and kind.
+    They are ordered by `values` (0: none); `scores` are signed; both have the shape (n_classes, n_best).
+    `places`, of shape (n_classes, n_best, 3), has feature, cut and kind.
     """
 
     values: NDArray[np.float64]
@@ -62,7 +58,7 @@ class Best(NamedTuple):
         return self.values.shape[0], self.values.shape[1]
 
     def wanted(self) -> list[Place]:
-        """Return the different places, in order."""
+        """Return the distinct places, in order."""
         return sorted({tuple(place) for place in self.places[self.values > 0].tolist()})
 
     def merge(self, later: Best) -> None:
@@ -71,7 +67,7 @@ class Best(NamedTuple):
 
 
 def sums_of(u: NDArray[Any], labels: NDArray[np.int32], engine: Engine) -> NDArray[np.float64]:
-    """Return the column sums of u, and those of its elements at the own class, shape (2, width)."""
+    """Return the column sums of u, and those of its elements at the sample's class, shape (2, width)."""
 
     def work(first: int) -> NDArray[np.float64]:
         sums = np.zeros((2, u.shape[1]))
@@ -94,17 +90,9 @@ def scan_cuts(
     *,
     cut_kind: CutKind,
 ) -> Best:
-    """Return the best cuts of a block's columns for every class.
+    """Return the best cuts of a block's columns for every class; `shape` is (n_classes, n_best).
 
-    Parameters
-    ----------
-    block : CodedBlock
-    u : array of shape (n_samples, width)
-    totals : float64 array of shape (width,)
-        Column sums of u.
-    shape : (n_classes, n_best)
-    engine : Engine
-    cut_kind : CutKind
+    `u` has the shape (n_samples, width), and `totals` its column sums.
     """
     bins = block.bins
     most = max(1, _HISTOGRAM // u.shape[1])
@@ -137,7 +125,7 @@ def scan_cuts(
 
 
 def code_range(cut: int, kind: int, n_edges: int) -> tuple[int, int]:
-    """Return the codes, both ends included, where the learner of a cut is 1."""
+    """Return the codes, both ends included, for which the learner of a cut is 1."""
     if kind == BELOW:
         return 0, cut
     return cut + 1, n_edges + 1 if kind == MISSING_ABOVE else n_edges
@@ -157,7 +145,7 @@ def cut_learners(places: Sequence[Place]) -> Learners:
 
 
 def kind_of(learner: Learners) -> int:
-    """Return the kind of cut that `cut_learners` made a learner of."""
+    """Return the kind of cut of a learner of `cut_learners`."""
     if not learner.leaf.all():
         return BELOW if learner.leaf[0] else ABOVE
     return MISSING_BELOW if learner.missing_below[0] else MISSING_ABOVE
@@ -166,15 +154,9 @@ def kind_of(learner: Learners) -> int:
 def answers_in(
     block: CodedBlock, places: Sequence[Place], scratch: NDArray[np.uint8] | None
 ) -> dict[Place, NDArray[Any]]:
-    """Return the answers of cuts of a block's columns.
+    """Return the answers of cuts of a block's columns: as bits, or as lists of rows without `scratch`.
 
-    Parameters
-    ----------
-    block : CodedBlock
-    places : sequence of Place
-        Cuts of this block.
-    scratch : uint8 array of shape (n_samples,) or None
-        Space for the codes of a column, for answers as bits; None makes lists of rows.
+    `scratch`, of shape (n_samples,), is for the codes of a column.
     """
     by_column: dict[int, list[Place]] = {}
     for place in places:
@@ -192,50 +174,23 @@ def answers_in(
     return answers
 
 
-class Scan(Protocol):
+class Scan(ColumnReader, Protocol):
     """Reads all columns, in this process or on workers."""
 
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        ...
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that was read."""
-        ...
-
     def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
-        """Merge the best cuts of all columns into `best`; return their answers, where they are known."""
-        ...
+        """Merge the best cuts of all columns into `best`; return their answers as far as they are known."""
 
     def answers(self, places: Sequence[Place]) -> dict[Place, NDArray[Any]]:
         """Return the answers of cuts: one pass over their columns."""
-        ...
 
 
-class LocalScan:
-    """Reads the columns in this process, whose threads share one block after the other.
-
-    Parameters
-    ----------
-    source : BinnedSource
-    n_samples : int
-    cut_kind : CutKind
-    engine : Engine
-    """
+class LocalScan(OnColumns):
+    """Reads the columns in this process, whose threads share one block after the other."""
 
     def __init__(self, source: BinnedSource, n_samples: int, cut_kind: CutKind, engine: Engine) -> None:
+        super().__init__(source)
         self._source, self._cut_kind, self._engine = source, cut_kind, engine
         self._scratch = None if cut_kind is CutKind.RAY else np.empty(n_samples, np.uint8)
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        return self._source.bytes_read
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that was read."""
-        return self._source.edges_of(feature)
 
     def find(self, u: NDArray[Any], totals: NDArray[np.float64], best: Best) -> dict[Place, NDArray[Any]]:
         """Merge the best cuts of all columns into `best`; return their answers, made in the same pass."""
@@ -257,33 +212,16 @@ class LocalScan:
         return answers
 
 
-class CutOracle:
-    """All cuts of all columns: exact, so that its largest score certifies.
-
-    Parameters
-    ----------
-    scan : Scan
-    responses : Responses
-    n_classes : int
-    engine : Engine
-        Threads of this process.
-    """
+class CutOracle(OnColumns):
+    """All cuts of all columns: an exact search, so its largest score certifies."""
 
     n_passes = 1
     exact = True
 
     def __init__(self, scan: Scan, responses: Responses, n_classes: int, engine: Engine) -> None:
+        super().__init__(scan)
         self._scan, self._responses, self._engine = scan, responses, engine
         self._n_classes = n_classes
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        return self._scan.bytes_read
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a learner asks."""
-        return self._scan.edges_of(feature)
 
     def answers(self, learners: Learners) -> list[NDArray[Any]]:
         """Return the answers of learners from earlier passes: one pass."""
@@ -316,11 +254,7 @@ class CutOracle:
         return self._responses.find(cut_learners([place]).keys()[0]) is not None
 
     def _candidates(
-        self,
-        best: Best,
-        answers: dict[Place, NDArray[Any]],
-        totals: NDArray[np.float64],
-        duals: Duals,
+        self, best: Best, answers: dict[Place, NDArray[Any]], totals: NDArray[np.float64], duals: Duals
     ) -> Candidates:
         order = {place: k for k, place in enumerate(answers)}
         classes, ranks = np.nonzero(best.values > 0)

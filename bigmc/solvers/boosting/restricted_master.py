@@ -29,23 +29,15 @@ _RAY_POINTS = 12
 
 
 def tile_rows(n_classes: int) -> int:
-    """Return the rows whose scores are worked out together: whole words, the same for any machine."""
+    """Return the rows whose scores are computed together: whole words, the same on any machine."""
     return max(WORD, min(_TILE_ROWS, _TILE_SCORES // n_classes // WORD * WORD))
 
 
 @dataclass
 class ClassLearners:
-    """Learners of one class.
+    """Learners of one class: the slots of their answers, signs (-1 for the opposite answer), and weights.
 
-    Attributes
-    ----------
-    slots : int64 array of shape (n_learners,)
-        Their answers.
-    signs : int8 array of shape (n_learners,)
-        -1 for the opposite of the answer.
-    weights : float64 array of shape (n_learners,)
-    working, pooled : bool arrays of shape (n_learners,)
-        Whether the descent visits them, and whether they wait to be the best of the pool.
+    The descent visits those in `working`; those in `pooled` wait until they are the best of the pool.
     """
 
     slots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -55,7 +47,7 @@ class ClassLearners:
     pooled: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
     def add(self, slots: Any, signs: Any, weights: Any = 0.0) -> None:
-        """Append learners; those with weight are worked on, the others pooled."""
+        """Append learners; those with weight go to the working set, the others to the pool."""
         slots = np.asarray(slots, np.int64)
         weights = np.broadcast_to(np.asarray(weights, np.float64), slots.shape)
         self.slots = np.concatenate([self.slots, slots])
@@ -77,17 +69,11 @@ class ClassLearners:
 
 @dataclass(frozen=True)
 class Point:
-    """Where the weights stand.
+    """The objective P at the current weights, and sums for its bounds.
 
-    Attributes
-    ----------
-    objective : float
-        P.
-    mass, load : float
-        ``sum lambda`` and ``sum lambda gamma`` with ``lambda = r v exp(-gamma)``.
-    held_loss, held_error : float
-        Mean of ``log(1 + sum_y exp(-gamma))``, and share of wrong ones, of the samples held out; NaN
-        without any.
+    `mass` is ``sum lambda`` and `load` is ``sum lambda gamma`` with ``lambda = r v exp(-gamma)``.
+    `held_loss` is the mean of ``log(1 + sum_y exp(-gamma))``, and `held_error` the share of wrong ones,
+    of the samples held out; NaN without any.
     """
 
     objective: float
@@ -99,7 +85,7 @@ class Point:
     def lower_bound(self, sigma: float) -> float:
         """Return a lower bound of the optimum over all learners whose scores are at most `sigma`.
 
-        Any ``s lambda`` with ``s sigma <= 1`` is feasible in the dual; the best s is taken.
+        Any ``s lambda`` with ``s sigma <= 1`` is feasible in the dual; the best s is used.
         """
         if self.mass <= 0:
             return 0.0
@@ -115,27 +101,21 @@ class Master:
 
     Parameters
     ----------
-    responses : Responses
-        Answers of the learners.
-    n_classes : int
     sample_weight : float64 array of shape (n_samples,)
         Negative for samples held out.
-    C : float
     dtype : numpy.dtype
         Of u and t.
     seed : int
-        Orders the visits.
+        Determines the order of visits.
     learning_rate : float
         Part of the way to its best value that a visit moves a weight.
 
     Attributes
     ----------
-    classes : list of ClassLearners
     u : array of shape (n_samples, width)
-        Row ``i`` is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the own class; the classes are padded.
-    r : float
+        Row ``i`` is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the sample's class; the classes are padded.
     n_sweeps : int
-        Sweeps over one class's learners so far; with the seed it fixes the orders of the next descent.
+        Sweeps over one class's learners so far; with the seed it determines the orders of the next descent.
     """
 
     def __init__(
@@ -185,7 +165,7 @@ class Master:
         return [(first, min(first + step, n)) for first in range(0, n, step)]
 
     def rebuild(self, engine: Engine) -> Point:
-        """Make u of the weights, and add up what the bounds need, all in float64."""
+        """Compute u from the weights, and the sums for the bounds, all in float64."""
         learners = self.weighted()
 
         def work(tile: tuple[int, int]) -> tuple[float, float, float, int, int]:
@@ -206,10 +186,10 @@ class Master:
         return Point(self.norm + mass, mass, self.r * load, held_loss, wrong)
 
     def _joint_step(self, before: NDArray[np.float64], engine: Engine) -> None:
-        """Go on in the direction in which all weights have moved since `before`, as far as it pays.
+        """Continue in the direction in which all weights have moved since `before`, as long as it pays.
 
-        Learners that nearly agree trade weight in steps that are small one by one; along their common
-        direction the way is short. Weights stay non-negative; u is rebuilt if any moved.
+        Learners that nearly agree exchange weight in small single steps; along their common direction
+        the way is short. Weights stay non-negative; u is rebuilt if any moved.
         """
         learners = self.weighted()
         classes, weights = learners.classes, learners.weights
@@ -242,7 +222,7 @@ class Master:
         self.rebuild(engine)
 
     def largest_score(self) -> float:
-        """Return the largest score of the learners with weight, and what the rounding of u may hide of it.
+        """Return the largest score of the learners with weight, plus the error that rounding of u may cause.
 
         With `Point.lower_bound` it bounds the optimum over these learners.
         """
@@ -261,21 +241,12 @@ class Master:
         return np.concatenate([x.weights for x in self.classes])
 
     def improve(self, tolerance: float, max_rounds: int, max_sweeps: int, engine: Engine) -> None:
-        """Generate columns from the pool and descend, until neither violates optimality by more.
+        """Add learners from the pool and descend, until neither violates optimality by more than `tolerance`.
 
-        Every round takes, class by class, the pool's best learner into work (the sweep over new columns
-        in order), then visits all learners at work in random order.
-
-        Parameters
-        ----------
-        tolerance : float
-            Violation to reach.
-        max_rounds : int
-        max_sweeps : int
-            Sweeps of each class per round, the one over the new learners included (tau_max): 1 is the
-            stage-wise variant.
-        engine : Engine
-            For the joint step that follows some rounds.
+        Every round moves, class by class, the pool's best learner to the working set (the sweep over
+        new columns in order), then visits all working learners in random order. `max_sweeps` counts
+        the sweeps of each class per round, including the one over the new learners (tau_max): 1 is
+        the stage-wise variant. The engine is for the joint step that follows some rounds.
         """
         before = self._all_weights()
         generator = np.random.default_rng([self._seed, self.n_sweeps])
@@ -302,7 +273,7 @@ class Master:
                 before = self._all_weights()
 
     def _enter(self, c: int, learners: ClassLearners, tolerance: float) -> tuple[NDArray[np.int64], float]:
-        """Take the pool's best learner into work; return its position, if it has one, and its violation."""
+        """Move the pool's best learner to the working set; return its position, if any, and violation."""
         pool = np.flatnonzero(learners.pooled)
         if not len(pool):
             return pool, 0.0
@@ -321,7 +292,7 @@ class Master:
         return self.responses.sweep(c, own, visits, self._t, learners.weights)
 
     def prune(self) -> None:
-        """Drop the learners without weight, and the answers nobody needs any more."""
+        """Drop the learners without weight, and the answers that are not needed any more."""
         for learners in self.classes:
             learners.keep(learners.weights > 0)
             learners.working[:], learners.pooled[:] = True, False

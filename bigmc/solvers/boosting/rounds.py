@@ -1,4 +1,4 @@
-"""Passes and descents in turn: rebuild the dual weights, price, certify; take learners in and descend."""
+"""Passes and descents in turn: rebuild the dual weights, price, certify; add learners and descend."""
 
 from __future__ import annotations
 
@@ -30,21 +30,8 @@ FULL = "memory"
 class Rounds:
     """Column generation: a `bigmc.solvers.loop.Method`.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    master : Master
-    plan : BoostingPlan
-    engine : Engine
-        Threads of this process.
-    options : BoostingOptions
-    columns : bool array of shape (n_features,), optional
-        Which columns learners may ask; by default all.
-
-    Attributes
-    ----------
-    state : State
-        What a checkpoint holds.
+    Learners may use the given columns, a bool array of shape (n_features,); by default all. A checkpoint
+    holds `state`.
     """
 
     def __init__(
@@ -89,7 +76,7 @@ class Rounds:
         self._read_before = state.bytes_read - self._oracle.bytes_read
 
     def pack(self) -> Packed:
-        """Return what a checkpoint must hold."""
+        """Return the contents of a checkpoint."""
         return self.state.pack()
 
     def certify(self) -> tuple[Certificate, Figures]:
@@ -110,7 +97,7 @@ class Rounds:
         return self._certified(point)
 
     def _price(self, n_best: int) -> Candidates:
-        """Return the best learners of some of the columns, or of all where those are not worth adding."""
+        """Return the best learners of the columns drawn, or of all if those are not worth adding."""
         duals, options = Duals(self._master.u, self._master.r), self._options
         drawn = options.drawn_columns(self._plan.n_features, len(self.state.stages) - 1)
         candidates = self._oracle.price(duals, n_best, _both(drawn, self._columns))
@@ -121,7 +108,7 @@ class Rounds:
         return candidates
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
-        """Return why the run ends with this round, or None."""
+        """Return why the run stops after this round, or None."""
         if self._reason is None and self._candidates is not None:
             # A greedy search proves no gap: it is enough that no candidate is worth more.
             tol = self._options.tol
@@ -146,12 +133,12 @@ class Rounds:
         self._append_stage()
 
     def message(self, figures: Figures) -> Progress:
-        """Return what to tell about a round."""
+        """Return the progress message of a round."""
         facts = {name: value for name, value in figures.items() if math.isfinite(value)}
         return Progress("train", int(figures["n_iter"]), self._options.n_rounds, "rounds", facts)
 
     def thresholds(self) -> NDArray[np.float64]:
-        """Return where the nodes of all learners cut; infinity above all values that are not missing."""
+        """Return the thresholds of the nodes of all learners; infinity is above all values but NaN."""
         learners = self.state.stages.learners
         features, cuts = learners.feature.ravel(), learners.cut.ravel()
         values = np.zeros(features.shape)
@@ -164,7 +151,7 @@ class Rounds:
         return values.reshape(learners.feature.shape)
 
     def _reason_before_search(self, point: Point) -> str | None:
-        """Return why no further round is begun, whatever the result of a search."""
+        """Return why no further round is begun, whatever a search would find."""
         options = self._options
         if len(self.state.stages) - 1 >= options.n_rounds:
             return "n_rounds"
@@ -217,7 +204,7 @@ class Rounds:
             own.add([slot for slot, _ in new], [sign for _, sign in new])
 
     def _slots(self, learners: Learners, answers: list[NDArray[Any]]) -> NDArray[np.int64]:
-        """Return the slots of learners, where needed new ones."""
+        """Return the slots of learners, new ones if needed."""
         responses = self._master.responses
         slots = np.empty(len(answers), np.int64)
         for k, (key, answer) in enumerate(zip(learners.keys(), answers, strict=True)):
@@ -227,7 +214,7 @@ class Rounds:
         return slots
 
     def _append_stage(self) -> None:
-        """Keep the weights as they are as a stage, and of the learners only those in it."""
+        """Store the current weights as a stage, and drop the learners that are not in it."""
         slots, signs, classes, weights = self._master.weighted()
         keys = self._master.responses.keys_of(slots)
         for key in set(keys):
@@ -240,7 +227,7 @@ class Rounds:
 
 
 def _both(some: NDArray[np.bool_] | None, others: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-    """Return the columns that are among both; None stands for all of them."""
+    """Return the columns that are among both; None means all columns."""
     if some is None or others is None:
         return others if some is None else some
     return some & others

@@ -1,9 +1,10 @@
 """MultiBoost^cw by column generation: rebuild the dual weights, price, certify, descend; and again.
 
-Lin, Shen, van den Hengel and Suter, "Fast training of effective multi-class boosting using coordinate
-descent optimization" (ACCV 2012), with three changes: a pass over the data brings a pool of learners for
-every class, from which columns are generated in memory until the pass is used up; the dual gives a bound
-at no further cost; and the descent solves each restricted master as far as the violation of the pass demands.
+Lin, Shen, van den Hengel and Suter, "Fast training of effective multi-class boosting using coordinate descent
+optimization" (ACCV 2012), with three changes: a pass over the data returns a pool of learners for every
+class, from which columns are generated in memory until the pool is used up; the dual gives a bound at no
+further cost; and the descent solves each restricted master only as accurately as the violation of the pass
+requires.
 """
 
 from __future__ import annotations
@@ -39,29 +40,16 @@ from bigmc.store.sample import holdout_keys
 
 @dataclass(frozen=True)
 class Solution:
-    """Learners with their weights, and the proof of how good they are.
+    """Learners with their weights after every round, and the certificate of the last round.
 
-    Attributes
-    ----------
-    stages : Stages
-        The weights after every round.
-    stage : int
-        The one to use: the last, or the one with the fewest errors on the samples held out.
-    thresholds : float64 array of shape (n_learners, n_nodes)
-        Where each node cuts the values: above if larger.
-    objective : float
-        P of the last stage.
-    certificate : Certificate
-        Of the last stage. Without an exact search nothing is known: minus infinity, P, infinity.
-    n_iter, n_passes, bytes_read : int
-        Rounds, passes over the data, and decoded bytes read from the shards.
-    history : list of dict
-        ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` at every round, and
-        ``held_loss, held_error`` of the samples held out; without an exact search ``restricted_lower`` and
-        ``restricted_gap``, the certificate over the learners that have weight at that round.
-    limit_for_more : int or None
-        If training ended because the answers of the learners fill the memory limit: a limit in bytes with
-        which there is space for twice as many.
+    `stage` is the one to use: the last, or the one with the fewest errors on the samples held out.
+    `thresholds`, of shape (n_learners, n_nodes), is the value of each node above which samples go above.
+    `objective` is P of the last stage. Without an exact search the certificate is minus infinity, P,
+    infinity. `history` has ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` of
+    every round, and ``held_loss, held_error`` of the samples held out; without an exact search also
+    ``restricted_lower`` and ``restricted_gap``, the certificate over the learners that have weight at
+    that round. If training stopped because the answers of the learners fill the memory limit,
+    `limit_for_more` is a limit in bytes with space for twice as many.
     """
 
     stages: Stages
@@ -86,28 +74,11 @@ def solve(
 ) -> Solution:
     """Minimise ``||w||_1 + C / (sum v (K - 1)) sum v_i exp(-gamma_iy)`` over all learners of a family.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Labelled samples of at least two classes. Learners cut the stored values, before any scaling of
-        rows and columns.
-    options : BoostingOptions
-    memory_limit : int
-        Bytes the run may add to the process.
-    context : RunContext
-        Its engine prices the columns; `cluster_pricing` and `cluster_tree_growth` say what a cluster's
-        workers do. A resumed run gives the bits of an uninterrupted one with the same memory limit.
-    sample_weight : float64 array of shape (n_samples,), optional
-        The weights v.
-    block_bytes : int, optional
-        Stream blocks of at most this many bytes, whether or not everything would fit.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the limit cannot work.
-    DataError
-        If the data cannot be used.
+    Learners cut the stored values, before any scaling of rows and columns. The run may add `memory_limit`
+    bytes to the process; with `block_bytes`, it streams blocks of at most this size even if everything
+    would fit. The engine of `context` prices the columns: `cluster_pricing` and `cluster_tree_growth`
+    describe the work on a cluster. A resumed run gives the bits of an uninterrupted one with the same
+    memory limit. `MemoryLimitError` if the limit cannot work, `DataError` if the data cannot be used.
     """
     if dataset.n_classes < 2:
         raise DataError("there is only one class", "train on labels of at least two classes")
@@ -181,14 +152,14 @@ def _labels_and_weights(
 
 
 def held_out(keys: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return which samples are held out: by a hash of their ids, or groups, whatever their order."""
+    """Return which samples are held out: by a hash of their ids, or groups, independent of their order."""
     start = (seed * row_hash.GAMMA + 0x632BE59BD9B4E019) % 2**64
     hashes = row_hash.mix(keys.astype(np.uint64) * np.uint64(row_hash.GAMMA) + np.uint64(start))
     return np.asarray(hashes < np.uint64(fraction * 2.0**64))
 
 
 class _Run:
-    """One run: where its columns are read and its answers kept."""
+    """One run: from where its columns are read, and its answers."""
 
     def __init__(
         self,
@@ -207,7 +178,7 @@ class _Run:
         self.responses: Responses = kind(labels, dataset.n_classes, plan.memory.free)
 
     def limit_for_more(self, stopped: str) -> int | None:
-        """Return a limit with space for twice the answers, if they were too many."""
+        """Return a limit with space for twice the answers, if there were too many."""
         return self._plan.limit_for(2 * self.responses.nbytes) if stopped == FULL else None
 
     @contextmanager

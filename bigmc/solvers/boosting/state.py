@@ -1,4 +1,4 @@
-"""The state that a run of the boosted learner saves, to resume exactly as if it had not stopped."""
+"""The saved state of a run of the boosted learner, from which it resumes as if it had not stopped."""
 
 from __future__ import annotations
 
@@ -15,22 +15,8 @@ from bigmc.solvers.loop import Packed
 class Stages:
     """The weights after every round, over one table of all learners that ever had any.
 
-    Parameters
-    ----------
-    depth : int
-        Of the learners.
-
-    Attributes
-    ----------
-    learners : Learners
-    classes : int64 array of shape (n_learners,)
-    signs : int8 array of shape (n_learners,)
-        -1 for the opposite of the learner.
-    ends : list of int
-        Stage ``s`` has the entries ``ends[s - 1]:ends[s]`` of `members` and `weights`.
-    members : int64 array
-        Learner of each entry, in the order in which the descent holds them.
-    weights : float64 array
+    Stage ``s`` has the entries ``ends[s - 1]:ends[s]`` of `members`, the learners in the order of the
+    descent, and of `weights`. A sign of -1 means the opposite of the learner.
     """
 
     def __init__(self, depth: int) -> None:
@@ -88,7 +74,7 @@ class Stages:
 
     @classmethod
     def of_arrays(cls, depth: int, arrays: dict[str, NDArray[Any]]) -> Stages:
-        """Return what `arrays` was made of."""
+        """Return the stages of `arrays`."""
         stages = cls(depth)
         stages.learners = Learners(*(arrays[name] for name in Learners._fields))
         stages.classes, stages.signs = arrays["classes"], arrays["signs"]
@@ -103,17 +89,7 @@ class Stages:
 class State:
     """State between two rounds; the dual weights are rebuilt from the last stage.
 
-    Attributes
-    ----------
-    stages : Stages
-    lower : float
-        Best lower bound so far; 0 without any.
-    n_sweeps, n_passes : int
-        Sweeps of one class, and passes over the data, so far.
-    bytes_read : int
-        Decoded bytes read from the shards so far.
-    history : list of dict
-        Figures of every round.
+    `lower` is the best lower bound so far, 0 without any; `n_sweeps` counts the sweeps of one class.
     """
 
     stages: Stages

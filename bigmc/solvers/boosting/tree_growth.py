@@ -1,10 +1,10 @@
 """Growing trees: one pass over the columns for each level, for many trees of all classes side by side.
 
-Columns are worked on a table at a time, with the codes of a sample side by side. Where the columns stay in
-memory, trees are grown some at a time, so many that the histograms of their nodes fit: of two siblings only
-the one with fewer samples is then summed up, the other is what is left of their parent. Where columns are
-read again for every level, all trees are grown at once, and every node is summed up. Sums are whole numbers
-(see `bigmc.kernels.boosting.trees`), so both ways lead to the same bits.
+Columns are processed a table at a time, with the codes of a sample side by side. If the columns stay in
+memory, as many trees are grown at a time as the histograms of their nodes fit: of two siblings only the one
+with fewer samples is then summed up, the other is the difference from their parent. If columns are read again
+for every level, all trees are grown at once, and every node is summed up. Sums are integers (see
+`bigmc.kernels.boosting.trees`), so both ways give the same bits.
 """
 
 from __future__ import annotations
@@ -17,17 +17,11 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import Table
-from bigmc.kernels.boosting.trees import (
-    add_samples,
-    find_peaks,
-    open_level,
-    route,
-    tabulate,
-    transpose_codes,
-)
+from bigmc.kernels.boosting.trees import add_samples, find_peaks, open_level, route, tabulate, transpose_codes
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.forest import WORD, Forest, Grown, Roots, answers_of, at_roots, n_words
 from bigmc.solvers.boosting.learners import NOWHERE, Learners
+from bigmc.solvers.boosting.oracle import ColumnReader, OnColumns
 
 #: Bytes of a table, which holds its codes twice, and its columns at most: a row of histograms should stay in
 #: the cache.
@@ -37,74 +31,41 @@ _TABLE_COLUMNS = 32
 _ANSWER_NODES = 32 << 20
 
 
-class Grower(Protocol):
+class Grower(ColumnReader, Protocol):
     """Grows trees under packed weights, see `bigmc.kernels.boosting.trees.pack_weights`."""
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
-        """Take the weights, shape (n_classes, n_samples), and which columns to cut: None for all."""
-        ...
+        """Set the weights, shape (n_classes, n_samples), and the columns to cut: None for all."""
 
     def roots(self, n_best: int) -> Roots:
-        """Return so many of the best roots of every class."""
-        ...
+        """Return the `n_best` best roots of every class."""
 
     def grow(self, roots: Roots) -> Grown:
         """Return the trees of roots."""
-        ...
 
     def answers(self, learners: Learners) -> list[NDArray[np.uint64]]:
         """Return the answers of trees from earlier passes."""
-        ...
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        ...
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a tree asks."""
-        ...
 
 
-class TreeGrower:
-    """Grows trees over columns that this process reads.
-
-    Parameters
-    ----------
-    source : BinnedSource
-    n_samples : int
-    depth : int
-        Levels, at least 2.
-    histogram_bytes : int
-        Bytes that histograms may take.
-    engine : Engine
-        Threads of this process.
-    """
+class TreeGrower(OnColumns):
+    """Grows trees of `depth` levels, at least 2, over columns that this process reads."""
 
     def __init__(
         self, source: BinnedSource, n_samples: int, depth: int, histogram_bytes: int, engine: Engine
     ) -> None:
+        super().__init__(source)
         self.source, self._engine, self._histogram_bytes = source, engine, histogram_bytes
         self._n_samples, self._depth = n_samples, depth
         self._codes, self._hist = np.empty(0, np.uint8), np.empty(0, np.int64)
         self._weights = np.empty((0, n_samples), np.int64)
         self._drawn: NDArray[np.bool_] | None = None
 
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        return self.source.bytes_read
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a tree asks."""
-        return self.source.edges_of(feature)
-
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
-        """Take the weights, shape (n_classes, n_samples), and which columns to cut: None for all."""
+        """Set the weights, shape (n_classes, n_samples), and the columns to cut: None for all."""
         self._weights, self._drawn = weights, columns
 
     def roots(self, n_best: int) -> Roots:
-        """Return so many of the best roots of every class."""
+        """Return the `n_best` best roots of every class."""
         classes = range(len(self._weights))
         best = [(np.empty(0), np.empty((0, 5), np.int64))] * len(classes)
         for table in self._tables(self._drawn):
@@ -162,7 +123,7 @@ class TreeGrower:
         return asked
 
     def _tables(self, drawn: NDArray[np.bool_] | None) -> Iterator[Table]:
-        """Yield the columns with something to cut, all or drawn; a table is valid until the next one."""
+        """Yield the columns with more than one bin, all or drawn; a table is valid until the next one."""
         n, at, padded = self._n_samples, 0, n_words(self._n_samples) * WORD
         most = min(max(1, TABLE_BYTES // (2 * n)), _TABLE_COLUMNS)
         for block in self.source.stream():
@@ -229,7 +190,7 @@ class TreeGrower:
 
 
 def _columns_of(block: CodedBlock, drawn: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-    """Return the columns of a block, counted within it, that have something to cut and are drawn."""
+    """Return the drawn columns of a block, counted within it, that have more than one bin."""
     columns = block.bins.columns
     return columns if drawn is None else columns[drawn[block.lo + columns]]
 
@@ -239,5 +200,5 @@ def _tabulate(shard: int, block: CodedBlock, columns: NDArray[np.int64], codes: 
 
 
 def _largest(values: NDArray[np.float64], n_best: int) -> NDArray[np.int64]:
-    """Return the places of so many of the largest values, the largest first; of equal ones the first."""
+    """Return the places of the `n_best` largest values, the largest first; of equal ones the first."""
     return np.argsort(-values, kind="stable")[:n_best]

@@ -11,43 +11,24 @@ from bigmc.engine import Engine
 from bigmc.kernels.boosting.trees import UNIT, pack_weights
 from bigmc.solvers.boosting.forest import Grown
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.boosting.oracle import Candidates, Duals
+from bigmc.solvers.boosting.oracle import Candidates, Duals, OnColumns
 from bigmc.solvers.boosting.predictions import Responses
 from bigmc.solvers.boosting.pricing import sums_of
 from bigmc.solvers.boosting.tree_growth import Grower
 
 
-class TreeOracle:
-    """Greedy trees from the best roots of each class; no bound follows from them.
-
-    Parameters
-    ----------
-    grower : Grower
-    responses : Responses
-    n_classes : int
-    depth : int
-        Levels, at least 2.
-    engine : Engine
-        Threads of this process.
-    """
+class TreeOracle(OnColumns):
+    """Greedy trees of `depth` levels, at least 2, from the best roots of each class; they give no bound."""
 
     exact = False
 
     def __init__(
         self, grower: Grower, responses: Responses, n_classes: int, depth: int, engine: Engine
     ) -> None:
+        super().__init__(grower)
         self.n_passes = depth
         self._grower, self._responses, self._engine = grower, responses, engine
         self._n_classes, self._depth = n_classes, depth
-
-    @property
-    def bytes_read(self) -> int:
-        """Decoded bytes read from the shards so far."""
-        return self._grower.bytes_read
-
-    def edges_of(self, feature: int) -> NDArray[np.float64]:
-        """Return the edges of the bins of a feature that a tree asks."""
-        return self._grower.edges_of(feature)
 
     def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
         """Return good trees of each class, of some columns or of all: a pass for every level."""
@@ -69,7 +50,7 @@ class TreeOracle:
         scores: NDArray[np.float64],
         constant: NDArray[np.float64],
     ) -> Candidates:
-        """Put together different trees, with the constant learner for every class."""
+        """Return the distinct trees, with the constant learner for every class."""
         n_classes = self._n_classes
         keys = grown.learners.keys()
         first: dict[bytes, int] = {}

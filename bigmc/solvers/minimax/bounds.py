@@ -15,15 +15,7 @@ ROUNDING = 1e-9
 def upper_bound(
     expectations: Expectations, lam: NDArray[np.float64], coef: NDArray[np.float64], phi: float
 ) -> float:
-    """Return the objective (3) of any μ, an upper bound of the optimum.
-
-    Parameters
-    ----------
-    lam, coef : float64 arrays of shape (n_psi, n_classes)
-        λ and μ.
-    phi : float
-        φ(μ) over all samples.
-    """
+    """Return the objective (3) of any μ, given φ(μ) over all samples: an upper bound of the optimum."""
     return float(1.0 - np.vdot(expectations.tau, coef) + phi + np.vdot(lam, np.abs(coef)))
 
 
@@ -33,18 +25,12 @@ def lower_bound(
     dual: NDArray[np.float64],
     moments: NDArray[np.float64],
 ) -> float:
-    """Return a lower bound of the optimum from any distribution over samples and classes.
+    """Return a lower bound of the optimum from any distribution p over samples and classes.
 
     The distribution is mixed with the empirical one, which has the expectations τ and the value 0, until
-    all expectations are within their slack: with the share θ the value is at least ``θ (1 − Σ_x max_y p)``.
-
-    Parameters
-    ----------
-    lam : float64 array of shape (n_psi, n_classes)
-    dual : float64 array of shape (n_rows, n_classes)
-        p, not negative, of sum 1.
-    moments : float64 array of shape (n_psi, n_classes)
-        ``Σ_x p_xy ψ(x)``.
+    all expectations are within their slack: with the share θ the value is at least ``θ (1 − Σ_x max_y
+    p)``. `dual` is p, of shape (n_rows, n_classes), and `moments` ``Σ_x p_xy ψ(x)``, of shape (n_psi,
+    n_classes).
     """
     distance = np.abs(moments - expectations.tau)
     slack = lam + ROUNDING * expectations.rms[:, np.newaxis]

@@ -19,19 +19,10 @@ from bigmc.store.statistics import block_statistics
 class Expectations:
     """τ and s of the feature mapping ``Φ(x, y) = e_y ⊗ ψ(x)``, section II-B.
 
-    ``ψ`` holds the dataset's features in use, those that are not zero in every sample, and with an
-    intercept a last feature that is always 1.
-
-    Attributes
-    ----------
-    features : int64 array of shape (n_used,)
-        Features of the dataset in use, increasing; the intercept is not among them.
-    tau, deviation : float64 arrays of shape (n_psi, n_classes)
-        Mean and population standard deviation of each component of ``Φ(x_i, y_i)``.
-    rms : float64 array of shape (n_psi,)
-        Root of the mean square of each feature.
-    shares : float64 array of shape (n_classes,)
-        Share of the samples of each class.
+    ``ψ`` has the dataset's `features` that are not zero in every sample, and with an intercept a last
+    feature that is always 1. `tau` and `deviation`, of shape (n_psi, n_classes), are the mean and
+    population standard deviation of each component of ``Φ(x_i, y_i)``; `rms` is the root of the mean
+    square of each feature, `shares` the share of the samples of each class.
     """
 
     features: NDArray[np.int64]
@@ -55,21 +46,11 @@ def expectations(
     parameters: MinimaxParameters,
     block_bytes: int,
 ) -> Expectations:
-    """Compute the expectations, from the stored statistics where they are of the values used.
+    """Compute the expectations, from the stored statistics if these are of the values used.
 
-    Parameters
-    ----------
-    labels : int32 array of shape (n_samples,)
-        Class of each sample, ``0`` to ``n_classes - 1``; every class occurs.
-    parameters : MinimaxParameters
-        With an intercept there is one more feature, always 1.
-    block_bytes : int
-        Bytes of a block where the data have to be read.
-
-    Raises
-    ------
-    DataError
-        If a value is not finite, or all are zero and there is no intercept.
+    `labels` has the class of each sample, ``0`` to ``n_classes - 1``; every class occurs. If the data
+    have to be read, a block has `block_bytes`. `DataError` if a value is not finite, or all are zero and
+    there is no intercept.
     """
     n, d = dataset.n_samples, dataset.n_features
     sums, squares = np.zeros((d, n_classes)), np.zeros((d, n_classes))

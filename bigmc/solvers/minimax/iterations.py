@@ -50,17 +50,8 @@ Stop = Literal["tol", "k_max", "time_limit", "rounding"]
 class Iterations:
     """Constraint and column generation: a `bigmc.solvers.loop.Method`.
 
-    Parameters
-    ----------
-    end : float
-        When its time is over, on the clock of `time.monotonic`.
-
-    Attributes
-    ----------
-    lam : float64 array of shape (n_psi, 1)
-        λ of each component.
-    state : State
-        What a checkpoint holds.
+    `end` is the deadline on the clock of `time.monotonic`. `lam`, of shape (n_psi, n_classes), is λ of
+    each component. A checkpoint holds `state`.
     """
 
     state: State
@@ -96,7 +87,7 @@ class Iterations:
         return self.state.history
 
     def start(self) -> None:
-        """Begin: μ = 0, and the shares of the classes on their centroids."""
+        """Begin with μ = 0, and the share of each class on its centroid."""
         # An optimal basis has no more constraints than components, and mostly far fewer.
         wanted = min(self._expected.tau.size // 2 + 1000, _FIRST_ROWS)
         count = min(wanted, self._plan.max_rows - self._n_classes, self._dataset.n_samples)
@@ -120,7 +111,7 @@ class Iterations:
         self._rows.set(self.state.samples[self.state.samples >= 0])
 
     def pack(self) -> Packed:
-        """Return what a checkpoint must hold."""
+        """Return the contents of a checkpoint."""
         return self.state.pack()
 
     def certify(self) -> tuple[Certificate, Figures | None]:
@@ -141,12 +132,12 @@ class Iterations:
         }
 
     def message(self, figures: Figures) -> Progress:
-        """Return what to tell about an iteration."""
+        """Return the progress message of an iteration."""
         number = int(figures["n_iter"])
         return Progress(f"iteration {number}", number, 0, "iterations", figures)
 
     def reason_to_stop(self, certificate: Certificate) -> Stop | None:
-        """Return why the run ends: the bounds met, rounding hides what is left, or a limit is reached."""
+        """Return why the run stops: the bounds met, rounding hides the rest, or a limit is reached."""
         if certificate.gap <= self._parameters.tol:
             return "tol"
         if self.state.exact:
@@ -166,7 +157,7 @@ class Iterations:
         state.n_iter += 1
 
     def _first_scan(self) -> None:
-        """Price the differences of the class means, so that there is a bound below that of guessing."""
+        """Price the differences of the class means, to get a bound below that of guessing."""
         expected = self._expected
         apart = expected.tau - expected.tau.sum(axis=1, keepdims=True) * expected.shares
         direction = np.sign(apart) * np.maximum(np.abs(apart) - self.lam, 0.0)
@@ -178,7 +169,7 @@ class Iterations:
             self._scan(direction / (largest * max(float(priced.values[0]) + 1.0, 1e-9)), 1)
 
     def _first_features(self) -> NDArray[np.int64]:
-        """Return all features if they are few, else those of which classes differ most in their mean."""
+        """Return all features if they are few, else those whose means differ most between classes."""
         n_psi, n_classes = self._expected.tau.shape
         count = max(1, _FIRST_COMPONENTS // n_classes)
         if n_psi <= count:
@@ -188,7 +179,7 @@ class Iterations:
         return np.sort(self._most_violated(alike, count))
 
     def _most_violated(self, moments: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-        """Return the features with the largest violations among those of at least eps2, the constant too."""
+        """Return the features with the largest violations, at least eps2, and the constant."""
         excess = violations(self._expected, self.lam, moments).max(axis=1)
         if self._expected.intercept:
             excess[-1] = np.inf
@@ -259,7 +250,7 @@ class Iterations:
             state.eps1, state.eps2 = state.eps1 / _TIGHTEN, state.eps2 / _TIGHTEN
 
     def _take_rows(self, new: NDArray[np.int64]) -> bool:
-        """Take samples into the working set, for which those of no constraint may have to go, if they fit."""
+        """Add samples to the working set, if they fit; samples without a constraint may be dropped."""
         state, rows = self.state, self._rows
         wanted = np.union1d(rows.samples, new)
         if len(wanted) > self._plan.max_rows:
@@ -271,7 +262,7 @@ class Iterations:
         return True
 
     def _seed(self) -> None:
-        """Make the working sets from where the first-order steps are."""
+        """Make the working sets from the current point of the first-order steps."""
         state, sets = self.state, self.state.sets
         iterate = state.iterate
         n_classes = self._n_classes
@@ -285,7 +276,11 @@ class Iterations:
         sets.add_components(components)
 
     def _bound_below(self, dual: NDArray[np.float64], promise: float = np.inf) -> NDArray[np.float64]:
-        """Improve the lower bound by a distribution over the working rows, which promises one; return Fᵀα."""
+        """Improve the lower bound by a distribution over the working rows, and return Fᵀα.
+
+        With a feature that no sample of a class has, a balanced distribution is searched for as well
+        if `promise`, the bound of the restricted problem, is above the lower bound.
+        """
         moments = self._rows.moments(dual)
         lower = lower_bound(self._expected, self.lam, dual, moments)
         if self._absent.any() and promise > self.state.lower and self._worth_balancing(promise):
@@ -297,9 +292,9 @@ class Iterations:
         return moments
 
     def _worth_balancing(self, promise: float) -> bool:
-        """Whether to look for a distribution without mass on absent components.
+        """Return whether to search for a distribution without mass on absent components.
 
-        Where nearly all are absent, as in hashed text, there is none, and the search costs more than the
+        If nearly all are absent, as in hashed text, there is none, and the search costs more than the
         steps: until the lower bound nears the promised one, only iterations 2, 3, 5, 9, ... search.
         """
         return self.state.lower > _PROMISING * promise or self.state.n_iter.bit_count() == 1

@@ -47,21 +47,16 @@ _STATUSES = (
 
 @dataclass(frozen=True)
 class Basis:
-    """Where the simplex method goes on: 0 at the lower bound, 1 basic, 2 at the upper one, 3 at zero.
+    """The start of the simplex method, for each α, and for the sum of α and each component.
 
-    Attributes
-    ----------
-    constraints : int8 array of shape (n_constraints,)
-        Of each α.
-    rows : int8 array of shape (1 + n_components,)
-        Of the sum of α and of each component.
+    A status is 0 at the lower bound, 1 basic, 2 at the upper bound, 3 at zero.
     """
 
     constraints: NDArray[np.int8]
     rows: NDArray[np.int8]
 
     def extended(self, n_constraints: int, n_rows: int) -> Basis:
-        """Return the basis with new constraints at 0 and new rows basic, as far as there are more."""
+        """Return the basis for more constraints, at 0, and more rows, basic."""
         more = n_constraints - len(self.constraints)
         constraints = np.concatenate([self.constraints, np.full(more, _LOWER, np.int8)])
         rows = np.concatenate([self.rows, np.full(n_rows - len(self.rows), _BASIC, np.int8)])
@@ -70,17 +65,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class MasterSolution:
-    """Optimum of a restricted master.
-
-    Attributes
-    ----------
-    alpha : float64 array of shape (n_constraints,)
-    mu : float64 array of shape (n_components,)
-    objective : float
-        R, the worst-case error probability over the working sets.
-    n_iter : int
-        Iterations of HiGHS.
-    """
+    """Optimum of a restricted master; `objective` R is the worst-case error over the working sets."""
 
     alpha: NDArray[np.float64]
     mu: NDArray[np.float64]
@@ -100,32 +85,12 @@ def solve_master(
     seconds: float = np.inf,
     tol: float = 1e-7,
 ) -> MasterSolution | None:
-    """Solve the restricted master.
+    """Solve the restricted master; None if the time was over.
 
-    Parameters
-    ----------
-    matrix : csc_array of shape (n_components, n_constraints)
-        Fᵀ over the working sets.
-    cost : float64 array of shape (n_constraints,)
-        b.
-    lower, upper : float64 arrays of shape (n_components,)
-        τ − λ and τ + λ.
-    basis : Basis or None
-        Where to start, see `Basis.extended`; None solves anew.
-    seconds : float, optional
-        Time that may be spent.
-    tol : float, optional
-        Feasibility tolerance of HiGHS, primal and dual.
-
-    Returns
-    -------
-    MasterSolution or None
-        None if the time was over.
-
-    Raises
-    ------
-    DataError
-        If numbers are not finite, or HiGHS ends with any other status than optimal.
+    `matrix`, of shape (n_components, n_constraints), is Fᵀ over the working sets, `cost` is b, and
+    `lower` and `upper` are τ − λ and τ + λ. The solver starts from `basis`, see `Basis.extended`, or
+    anew; `tol` is the feasibility tolerance of HiGHS, primal and dual. `DataError` if numbers are not
+    finite, or HiGHS ends with any other status than optimal.
     """
     for values in (matrix.data, cost, lower, upper):
         if not np.isfinite(values).all():  # HiGHS would answer NaN with "optimal"

@@ -24,18 +24,9 @@ _FEW_ROWS = 300
 class MinimaxPlan:
     """What a run keeps in memory.
 
-    Attributes
-    ----------
-    scratch_bytes : int
-        Bytes each worker may use to read a shard, excluding its scores.
-    block_bytes : int
-        Bytes of a block where expectations are computed.
-    max_rows : int
-        Most samples in the working set.
-    program_bytes : int
-        Most bytes of the linear program.
-    n_workers : int
-        Workers that may scan at once in this process.
+    Each worker may use `scratch_bytes` to read a shard, excluding its scores, and `n_workers` may scan at
+    once in this process. A block for computing expectations has `block_bytes`; the working set has at
+    most `max_rows` samples, and the linear program at most `program_bytes`.
     """
 
     memory: Plan
@@ -48,20 +39,12 @@ class MinimaxPlan:
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of a problem, as far as it decides what must be in memory.
+    """The size of a problem, as far as it determines the memory.
 
-    Attributes
-    ----------
-    n_samples, n_psi, n_classes : int
-        Samples, features in use with the intercept, and classes.
-    row_entries : float
-        Stored values of a sample, on average.
-    value_bytes : int
-        Bytes of a value in the arrays of rows, copies included; 0 if rows are kept sparse.
-    shard_rows : int
-        Rows of the largest shard.
-    column_bytes : int
-        Bytes of a block that holds only the longest column.
+    `n_psi` counts the features in use with the intercept, and `row_entries` the mean of stored values of
+    a sample. `value_bytes` is that of a value in the arrays of rows, copies included; 0 if rows are kept
+    sparse. `shard_rows` is that of the largest shard, `column_bytes` that of a block with only the
+    longest column.
     """
 
     n_samples: int
@@ -74,12 +57,9 @@ class Shape:
 
 
 def plan_memory(shape: Shape, limit: int) -> MinimaxPlan:
-    """Divide the memory limit, the same whatever the number of workers: it decides which model comes out.
+    """Divide the memory limit, the same for any number of workers, since the model depends on it.
 
-    Raises
-    ------
-    MemoryLimitError
-        If the limit cannot work, with every item and the least limit that would.
+    `MemoryLimitError` if the limit cannot work, with every item and the least limit that would.
     """
     return plan_within(limit, lambda n_bytes: _plan(shape, n_bytes))
 

@@ -1,4 +1,4 @@
-"""When the linear program takes over from the first-order steps, and when it hands back: expected costs."""
+"""When the linear program replaces the first-order steps, and when they return: by expected costs."""
 
 from __future__ import annotations
 
@@ -30,16 +30,9 @@ _PATIENCE, _LEAST_ALLOWANCE = 2.0, 2.0
 
 @dataclass(frozen=True)
 class MethodChoice:
-    """Chooses the method of an iteration.
+    """Chooses the method of an iteration, for μ of shape (n_features, n_classes) and a gap of `tol`.
 
-    Attributes
-    ----------
-    program_bytes : int
-        Bytes that a linear program may take.
-    n_features, n_classes : int
-        Rows and columns of μ.
-    tol : float
-        Gap at which the iterations end.
+    A linear program may take `program_bytes`.
     """
 
     program_bytes: int
@@ -48,17 +41,11 @@ class MethodChoice:
     tol: float
 
     def choose(self, state: State, rows: WorkingRows, n_steps: int) -> None:
-        """Hand over to the linear program where it is expected to be cheaper, and back if it is not.
+        """Switch to the linear program if it is expected to be cheaper, and back if it is not.
 
-        Each hand-over back doubles what the program is expected to cost, so that of two methods of which
-        one does not come to an end the other has its turn.
-
-        Parameters
-        ----------
-        state : State
-            Says afterwards whether the linear program is at work.
-        n_steps : int
-            First-order steps of an iteration.
+        `state.linear` is the choice; an iteration makes `n_steps` first-order steps. Each switch back
+        doubles the expected cost of the program, so that of two methods of which one does not finish
+        the other gets its turn.
         """
         if state.linear:
             too_large = state.outgrown or state.sets.nbytes() > self.program_bytes
@@ -82,7 +69,7 @@ class MethodChoice:
             state.allowance = max(_PATIENCE * programs, _LEAST_ALLOWANCE)
 
     def _steps_seconds(self, state: State, rows: WorkingRows, n_steps: int) -> float:
-        """Return what the first-order steps are expected to cost until the bounds meet."""
+        """Return the expected seconds of the first-order steps until the bounds meet."""
         history = state.history
         if len(history) <= _JUDGE:
             return 0.0
@@ -93,5 +80,5 @@ class MethodChoice:
 
 
 def program_seconds(n_constraints: int, n_components: int, share: float) -> float:
-    """Return what a linear program with this share of its entries filled is expected to cost."""
+    """Return the expected seconds of a linear program with this share of non-zero entries."""
     return PROGRAM_COST * share * n_constraints * n_components * min(n_constraints, n_components)

@@ -1,4 +1,4 @@
-"""What decides the result of a training of the minimax learner."""
+"""Parameters that determine the result of a training of the minimax learner."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class MinimaxParameters:
         Violation from which a constraint, or a component, is added; tightened when nothing exceeds them and
         the bounds have not met.
     n_max, m_max : int
-        Most constraints and components added at once.
+        Maximum of constraints and components added at once.
     k_max : int
-        Most iterations.
+        Maximum of iterations.
     time_limit : float or None
         Seconds after which the best μ so far is returned; the outcome then depends on the machine.
     seed : int
-        Of the samples that the first working set is made of.
+        Of the samples in the first working set.
     """
 
     lambda0: float = 0.01
@@ -42,6 +42,6 @@ class MinimaxParameters:
     seed: int = 0
 
     def fingerprint(self) -> dict[str, float]:
-        """Return what decides the way to the result; limits do not, a resumed run may have others."""
+        """Return the parameters that determine the state after every iteration, so without limits."""
         limits = ("k_max", "time_limit")
         return {name: value for name, value in asdict(self).items() if name not in limits}

@@ -37,14 +37,9 @@ _LEAST_DEVIATION = 0.05
 
 @dataclass(frozen=True)
 class SaddleProblem:
-    """The expectations in units in which all components of μ are alike.
+    """The expectations in units in which all components of μ are alike; arrays of shape (n_psi, n_classes).
 
-    Attributes
-    ----------
-    scale : float64 array of shape (n_psi, n_classes)
-        μ is the scale times the coefficients of this problem.
-    tau, lam : float64 arrays of shape (n_psi, n_classes)
-        τ and λ times the scale.
+    μ is the scale times the coefficients of this problem, `tau` and `lam` are τ and λ times the scale.
     """
 
     scale: NDArray[np.float64]
@@ -67,7 +62,7 @@ class SaddleProblem:
 
 @dataclass
 class Iterate:
-    """Where the method is: everything the next step depends on.
+    """The state of the method: everything the next step depends on.
 
     Attributes
     ----------
@@ -80,7 +75,7 @@ class Iterate:
     step, balance, shift : float
         Step length, primal weight, and the multiplier of the last projection.
     restart_gap, last_gap : float
-        Gap at the last restart and at the last look.
+        Gap at the last restart and at the last check.
     """
 
     coef: NDArray[np.float64]
@@ -104,11 +99,11 @@ class Iterate:
         return cls(coef, np.zeros_like(coef), coef.copy(), dual, np.zeros_like(dual), dual.copy())
 
     def move_rows(self, places: NDArray[np.int64], n_rows: int) -> None:
-        """Put the rows of p in new places among `n_rows`; those whose place is -1 are gone."""
+        """Move the rows of p to new places among `n_rows`; those with the place -1 are dropped."""
         self._move(("dual", "dual_sum", "dual_anchor"), places, n_rows)
 
     def move_features(self, places: NDArray[np.int64], n_features: int) -> None:
-        """Put the features of μ in new places among `n_features`."""
+        """Move the features of μ to new places among `n_features`."""
         self._move(("coef", "coef_sum", "coef_anchor"), places, n_features)
 
     def _move(self, names: tuple[str, ...], places: NDArray[np.int64], n_places: int) -> None:
@@ -121,19 +116,11 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A pair of points the method came to.
+    """A pair of points: scaled μ, of shape (n_psi, n_classes), and p, of shape (n_rows, n_classes).
 
-    Attributes
-    ----------
-    coef : float64 array of shape (n_psi, n_classes)
-        Scaled μ.
-    dual : float64 array of shape (n_rows, n_classes)
-        p.
-    upper : float
-        Bound of the restricted problem, up to rounding.
-    lower : float
-        Estimate of the other one: expectations outside a slack of zero cost as much as μ has at stake there,
-        where `bigmc.solvers.minimax.bounds.lower_bound` would be zero.
+    `upper` bounds the restricted problem, up to rounding. `lower` estimates the other bound: expectations
+    outside a slack of zero cost as much as μ has at stake there, where
+    `bigmc.solvers.minimax.bounds.lower_bound` would be zero.
     """
 
     coef: NDArray[np.float64]
@@ -143,13 +130,7 @@ class Candidate:
 
 
 class SaddleSolver:
-    """The method on given rows.
-
-    Parameters
-    ----------
-    matrix : array or csr_array of shape (n_rows, n_psi)
-        ψ of the rows.
-    """
+    """The method on given rows; `matrix`, dense or sparse, has ψ of the rows, shape (n_rows, n_psi)."""
 
     def __init__(self, problem: SaddleProblem, matrix: Any) -> None:
         self._problem = problem
@@ -177,7 +158,7 @@ class SaddleSolver:
     def run(self, now: Iterate, n_steps: int, end: float) -> tuple[Candidate, Candidate]:
         """Make steps from `now`, which is changed, and return the last point and the average point.
 
-        At the time `end` of the monotonic clock there are no more, but a few there always are.
+        At the time `end` of the monotonic clock the steps stop, but a few are always made.
         """
         if now.step == 0.0:
             now.step = self._first_step()

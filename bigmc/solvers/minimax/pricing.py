@@ -1,7 +1,7 @@
 """Passes over the shards: pricing of the constraints, and the rows of chosen samples.
 
-The functions that an engine runs stand at module level and take a dataset and numbers only, so that a
-worker anywhere opens the shard it is told.
+The functions that an engine runs are at module level and take a dataset and numbers only, so that any worker
+opens the shard itself.
 """
 
 from __future__ import annotations
@@ -34,15 +34,7 @@ _DENSE = 0.25
 
 @dataclass(frozen=True)
 class Weights:
-    """A coefficient vector as prediction uses it.
-
-    Attributes
-    ----------
-    features : int64 array of shape (n_nonzero,)
-        Features of the dataset with weight, increasing.
-    coef : float64 array of shape (n_nonzero, n_classes)
-    intercept : float64 array of shape (n_classes,)
-    """
+    """A coefficient vector for prediction: features of the dataset with weight, increasing, and weights."""
 
     features: NDArray[np.int64]
     coef: NDArray[np.float64]
@@ -50,7 +42,7 @@ class Weights:
 
     @classmethod
     def of(cls, expectations: Expectations, coef: NDArray[np.float64]) -> Weights:
-        """Take the weights from μ in the form (n_psi, n_classes)."""
+        """Return the weights of μ, of shape (n_psi, n_classes)."""
         n_used = len(expectations.features)
         intercept = coef[n_used] if expectations.intercept else np.zeros(coef.shape[1])
         used = coef[:n_used].any(axis=1)
@@ -61,16 +53,9 @@ class Weights:
 class Priced:
     """The samples whose best label subset has the largest values, those first.
 
-    Attributes
-    ----------
-    phi : float64 array of shape (n_scales,)
-        φ, the largest value over all samples, of μ times each of `SCALES`.
-    samples : int64 array of shape (n_found,)
-        Number of each sample in the dataset.
-    values : float64 array of shape (n_found,)
-        ``max over C of (Σ_{y in C} Φ(x, y)ᵀμ − 1) / |C|``.
-    masks : uint8 array of shape (n_found, ceil(n_classes / 8))
-        The subsets, see `bigmc.kernels.minimax.subset_masks`.
+    `phi` is φ, the largest value over all samples, of μ times each of `SCALES`; `samples` are numbers in
+    the dataset; `values` are ``max over C of (Σ_{y in C} Φ(x, y)ᵀμ − 1) / |C|``; `masks`, of shape
+    (n_found, ceil(n_classes / 8)), are the subsets, see `bigmc.kernels.minimax.subset_masks`.
     """
 
     phi: NDArray[np.float64]
@@ -84,17 +69,8 @@ def price_constraints(
 ) -> Priced:
     """Price the constraints of every sample (function CONSTR), one pass over the shards.
 
-    Parameters
-    ----------
-    n_best : int
-        Samples to return, those with the largest values; equal ones in the order of the data.
-    scratch_bytes : int
-        Bytes a worker may use, excluding the scores of its shard.
-
-    Raises
-    ------
-    DataError
-        If a score is not finite.
+    Returns the `n_best` samples with the largest values; equal ones in the order of the data. A worker
+    uses `scratch_bytes`, excluding the scores of its shard. `DataError` if a score is not finite.
     """
     column_scale = dataset.column_scale()
     parts = range(dataset.n_shards)
@@ -156,19 +132,9 @@ def gather_samples(
     engine: Engine,
     dtype: np.dtype[Any] | None,
 ) -> Iterator[tuple[slice, Matrix]]:
-    """Yield ψ of some samples, shard by shard: which of them, and their matrix.
+    """Yield ψ of some samples, which increase, shard by shard: their places, and their matrix.
 
-    Parameters
-    ----------
-    samples : int64 array
-        Numbers of samples, increasing.
-    expectations : Expectations
-        Which features are used.
-    row_scale : float32 array of shape (dataset.n_samples,)
-    scratch_bytes : int
-        Bytes a worker may take to read.
-    dtype : dtype or None
-        Of arrays; None makes sparse matrices in double precision.
+    A worker reads with `scratch_bytes`. Without a `dtype`, matrices are sparse, in double precision.
     """
     bounds = np.searchsorted(samples, dataset.base)
     parts = [(s, lo, hi) for s, (lo, hi) in enumerate(pairwise(bounds.tolist())) if hi > lo]

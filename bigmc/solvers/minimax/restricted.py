@@ -19,16 +19,8 @@ _LEVEL = 1e-7
 class Restricted(NamedTuple):
     """Optimum over the working sets.
 
-    Attributes
-    ----------
-    coef : float64 array of shape (n_psi, n_classes)
-        μ, zero outside the working set.
-    objective : float
-        R.
-    dual : float64 array of shape (n_rows, n_classes)
-        The distribution that α stands for.
-    n_iter : int
-        Iterations of the linear programming solver.
+    `coef`, of shape (n_psi, n_classes), is μ, zero outside the working set; `objective` is R; `dual`, of
+    shape (n_rows, n_classes), is the distribution of α over rows and classes.
     """
 
     coef: NDArray[np.float64]
@@ -41,16 +33,9 @@ class Restricted(NamedTuple):
 class WorkingSets:
     """Constraints I and components J of the restricted master (14).
 
-    Attributes
-    ----------
-    samples : int64 array of shape (n_constraints,)
-        Sample of each constraint, numbered as in `WorkingRows`.
-    masks : uint8 array of shape (n_constraints, ceil(n_classes / 8))
-        Its label subset.
-    components : int64 array of shape (n_components,)
-        ``feature * n_classes + class`` of each component of μ, in the order they came.
-    basis : Basis or None
-        Where the next solution starts.
+    A constraint has a sample, numbered as in `WorkingRows`, and a label subset in `masks`, of shape
+    (n_constraints, ceil(n_classes / 8)). A component of μ is ``feature * n_classes + class``, in the
+    order of addition. The next solution starts from `basis`.
     """
 
     def __init__(self, n_classes: int) -> None:
@@ -64,7 +49,7 @@ class WorkingSets:
         return len(self.samples)
 
     def add_constraints(self, samples: NDArray[np.int64], masks: NDArray[np.uint8]) -> int:
-        """Add constraints, but for those there already; return how many were new."""
+        """Add the constraints that are new; return their number."""
         known = set(zip(self.samples.tolist(), map(bytes, self.masks), strict=True))
         new = [
             k
@@ -76,15 +61,15 @@ class WorkingSets:
         return len(new)
 
     def add_components(self, components: NDArray[np.int64]) -> int:
-        """Add components, but for those there already; return how many were new."""
+        """Add the components that are new; return their number."""
         new = components[~np.isin(components, self.components)]
         self.components = np.concatenate([self.components, new])
         return len(new)
 
     def seed_constraints(self, rows: WorkingRows, dual: NDArray[np.float64]) -> None:
-        """Add the constraints that a distribution over the rows puts its mass on.
+        """Add the constraints on which a distribution over the rows has its mass.
 
-        The numbers of a row, in falling order, are exactly a sum of multiples of nested label subsets.
+        The numbers of a row, sorted, are exactly a sum of multiples of nested label subsets.
         """
         order = np.argsort(-dual, axis=1, kind="stable")
         levels = np.take_along_axis(dual, order, axis=1)
@@ -96,11 +81,11 @@ class WorkingSets:
         self.add_constraints(rows.samples[row], np.packbits(member, axis=1, bitorder="little"))
 
     def share(self) -> float:
-        """Return which part of the classes a label subset has, on average."""
+        """Return the mean share of the classes in a label subset."""
         return float(self._members().mean()) if len(self) else 1.0
 
     def nbytes(self) -> int:
-        """Return the bytes its linear program takes."""
+        """Return the bytes of the linear program."""
         return int(ENTRY_BYTES * self.share() * len(self) * len(self.components))
 
     def solve(
@@ -111,15 +96,9 @@ class WorkingSets:
         tol: float,
         seconds: float,
     ) -> Restricted | None:
-        """Solve the restricted master; None if the time was over.
+        """Solve the restricted master, with a feasibility tolerance; None if the time was over.
 
-        Parameters
-        ----------
-        rows : WorkingRows
-            Holds the samples of all constraints.
-        lam : float64 array of shape (n_psi, n_classes)
-        tol : float
-            Feasibility tolerance.
+        `rows` has the samples of all constraints; `lam` has the shape (n_psi, n_classes).
         """
         slots = np.searchsorted(rows.samples, self.samples)
         member = self._members()

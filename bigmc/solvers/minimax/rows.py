@@ -35,25 +35,12 @@ class Measure(Enum):
 class WorkingRows:
     """Samples of the working set, and before them the centroid of every class, section III-E.
 
-    The centroid of class c, ``τ_c / share_c``, is numbered ``c − n_classes``. It is the mean of training
-    samples, so its constraints follow from theirs, and mass on it is mass on them: bounds are not changed.
-    With the centroids alone the distribution that puts the share of each class on its centroid is in the
-    uncertainty set, so that no restricted problem is unbounded.
-
-    Parameters
-    ----------
-    row_scale : float32 array of shape (n_samples,)
-    scratch_bytes : int
-        Bytes a worker may take to read.
-    max_rows : int
-        Most rows that there may be.
-
-    Attributes
-    ----------
-    samples : int64 array of shape (n_rows,)
-        Number of each row's sample, increasing.
-    matrix : array or csr_array of shape (n_rows, n_psi)
-        ψ of each row; an array is in the precision of the values stored, but for the centroids exact.
+    The centroid of class c, ``τ_c / share_c``, has the number ``c − n_classes``. It is the mean of
+    training samples, so its constraints follow from theirs, and mass on it is mass on them: bounds are
+    not changed. The distribution with the share of each class on its centroid is in the uncertainty set,
+    so with the centroids no restricted problem is unbounded. Samples increase; `matrix`, of shape
+    (n_rows, n_psi), has ψ of each row. If it is dense, it is in the precision of the stored values,
+    except for the centroids.
     """
 
     def __init__(
@@ -85,17 +72,9 @@ class WorkingRows:
         return len(self.samples)
 
     def set(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Hold these samples and the centroids, reading those not there yet.
+        """Hold these samples, which increase, and the centroids; read the missing ones.
 
-        Parameters
-        ----------
-        samples : int64 array
-            Increasing; centroids may be left out.
-
-        Returns
-        -------
-        int64 array of shape (old number of rows,)
-            New place of each row, -1 if it is gone.
+        Returns the new place of each old row, -1 if it was dropped.
         """
         wanted = np.union1d(self.samples[self.samples < 0], samples)
         kept = np.flatnonzero(np.isin(self.samples, wanted))
@@ -141,7 +120,7 @@ class WorkingRows:
         return vectors
 
     def _chunks(self) -> Iterator[slice]:
-        """Yield the rows, so many at once that some copies of them are within the scratch memory."""
+        """Yield ranges of rows such that some copies of one fit into the scratch memory."""
         entries = max(1, self.matrix.size // len(self))
         step = max(16, self._scratch_bytes // (_CHUNK_BYTES * entries))
         for lo in range(0, len(self), step):
@@ -150,13 +129,9 @@ class WorkingRows:
     def balanced(self, dual: NDArray[np.float64], components: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return a p close by under which the expectations of some components are zero.
 
-        Where all mass has the same sign of the feature there is no other way than to take it away. The rest
-        is changed in proportion, ``p (1 − Xa)`` with X the features in question: ``Xᵀ Diag(p) X a = Xᵀ p``.
-
-        Parameters
-        ----------
-        dual : float64 array of shape (n_rows, n_classes)
-        components : bool array of shape (n_psi, n_classes)
+        If all mass has the same sign of the feature, the only way is to remove it. The rest is
+        changed in proportion, ``p (1 − Xa)`` with X the features in question: ``Xᵀ Diag(p) X a = Xᵀ
+        p``. `dual` has the shape (n_rows, n_classes), `components` the shape (n_psi, n_classes).
         """
         features = np.flatnonzero(components.any(axis=1))
         chosen = components[features]

@@ -26,26 +26,12 @@ from bigmc.store.dataset import Dataset
 
 @dataclass(frozen=True)
 class MinimaxSolution:
-    """Weights and the proof of how good they are.
+    """Weights and the certificate of the solution.
 
-    Attributes
-    ----------
-    phi : float
-        φ(μ), which the randomised rule needs.
-    certificate : Certificate
-        Bounds of the worst-case error probability; the gap is their difference.
-    n_iter : int
-        Iterations.
-    n_scans : int
-        Passes over the samples.
-    history : list of dict
-        ``n_iter, n_scans, upper, lower, gap, n_rows, n_constraints, n_components`` of every iteration.
-    converged : bool
-        The gap reached the tolerance.
-    stopped : {"tol", "k_max", "time_limit", "rounding"}
-        Why the iterations ended.
-    classes : int64 array
-        Codes of the classes that occur; columns of the weights.
+    `phi` is φ(μ), which the randomised rule needs. The certificate bounds the worst-case error
+    probability; its gap is the difference. `n_scans` counts passes over the samples; `history` has
+    ``n_iter, n_scans, upper, lower, gap, n_rows, n_constraints, n_components`` of every iteration.
+    `classes` are the codes of the classes that occur: columns of the weights.
     """
 
     weights: Weights
@@ -61,7 +47,7 @@ class MinimaxSolution:
 
 
 def _value_bytes(dataset: Dataset, tol: float) -> int:
-    """Return the bytes of a value of the working set: in its array, read for it, and in that of the steps."""
+    """Return the bytes of a value of the working set: in its array, while read, and for the steps."""
     kept, steps = array_type(dataset), step_type(tol)
     if kept is None:
         return 0
@@ -69,11 +55,12 @@ def _value_bytes(dataset: Dataset, tol: float) -> int:
 
 
 def default_lambda0(n_samples: int) -> float:
-    """Return the regularisation for so many samples: ``2 / sqrt(n_samples)``.
+    """Return the default regularisation, ``2 / sqrt(n_samples)``.
 
-    A mean of n samples differs from its expectation by about ``s / sqrt(n)``, so that ``λ = 2 s / sqrt(n)``
-    is two standard errors of each expectation in the uncertainty set. ``bench/minimax_bound.py`` shows how
-    often the bound of the error then holds, and how often it does with smaller values.
+    A mean of n samples differs from its expectation by about ``s / sqrt(n)``, so that ``λ = 2 s /
+    sqrt(n)`` is two standard errors of each expectation in the uncertainty set.
+    ``bench/minimax_bound.py`` shows how often the bound of the error then holds, and how often it does
+    with smaller values.
     """
     return 2.0 / math.sqrt(n_samples)
 
@@ -83,21 +70,9 @@ def solve_minimax(
 ) -> MinimaxSolution:
     """Minimise ``1 − τᵀμ + φ(μ) + λᵀ|μ|``, eq. (3), with ``λ = lambda0 s``.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Labelled samples of at least two classes.
-    memory_limit : int
-        Bytes the run may add to the process.
-    context : RunContext
-        Any number of workers of its engine gives the same bits, and so does a resumed run.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the limit cannot work.
-    DataError
-        If the data cannot be used or lead to numbers that are not finite.
+    The run may add `memory_limit` bytes to the process. Any number of workers of the engine gives the
+    same bits, and so does a resumed run. `MemoryLimitError` if the limit cannot work, `DataError` if the
+    data cannot be used or lead to numbers that are not finite.
     """
     end = np.inf if parameters.time_limit is None else time.monotonic() + parameters.time_limit
     counts = dataset.class_counts()
@@ -138,7 +113,7 @@ def solve_minimax(
 
 
 def _shape(dataset: Dataset, n_classes: int, parameters: MinimaxParameters) -> Shape:
-    """Return what of the problem decides how much memory it takes."""
+    """Return the sizes of a problem that determine its memory."""
     column_nnz = dataset.column_nnz()
     offsets = 16 * dataset.n_shards  # of one column: where it begins and ends in each shard
     return Shape(

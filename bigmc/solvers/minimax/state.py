@@ -1,4 +1,4 @@
-"""What a run of the minimax learner must remember to resume exactly as if it had not stopped."""
+"""The saved state of a run of the minimax learner, from which it resumes as if it had not stopped."""
 
 from __future__ import annotations
 
@@ -18,36 +18,30 @@ _LISTS = ("samples", "masks", "components")
 
 @dataclass
 class State:
-    """State between two iterations. Feature vectors are no part of it: they are read again.
+    """State between two iterations. Feature vectors are not part of it: they are read again.
 
     Attributes
     ----------
-    samples : int64 array
-        Samples in the working set.
     features : int64 array
         Features of ψ in the working set of the first-order steps, increasing.
-    iterate : Iterate
-        Of the first-order steps.
     sets : WorkingSets
-        Of the linear program; empty until it takes over.
+        Of the linear program; empty until it is used.
     coef : float64 array of shape (n_psi, n_classes)
         Best μ so far.
     upper, lower : float
         Its bound, and the best lower bound.
-    eps1, eps2 : float
-        Thresholds in force.
-    n_iter, n_scans : int
-        Iterations of the loop, and passes over the samples.
+    n_scans : int
+        Passes over the samples.
     linear : bool
-        The linear program has taken over.
+        Whether the linear program is used.
     spent, allowance : float
-        Expected seconds of the linear programs since then, and how many there may be.
+        Expected seconds of the linear programs since then, and their maximum.
     outgrown : bool
         The working set cannot hold the violated constraints.
     setbacks : int
-        How often the first-order steps had to take over again.
+        Number of switches back to the first-order steps.
     exact : bool
-        The last linear program left nothing to add: what separates the bounds is rounding.
+        The last linear program left nothing to add: the bounds differ by rounding.
     """
 
     samples: NDArray[np.int64]

@@ -126,17 +126,9 @@ def _acquire(held: FileLock, folder: Path) -> None:
 
 @contextmanager
 def exclusive(lock: Path, if_busy: IfBusy = IfBusy.REFUSE) -> Iterator[None]:
-    """Hold the lock file `lock`; the system releases it when the process dies, however it dies.
+    """Hold a lock file, created if missing; the system releases it when the process dies, however it dies.
 
-    Parameters
-    ----------
-    lock : Path
-        Lock file; created if it does not exist.
-
-    Raises
-    ------
-    BusyError
-        If another process, or another thread of this one, holds it, and waiting is not requested.
+    `BusyError` if another process, or another thread of this one, holds it, and waiting is not requested.
     """
     held = FileLock(lock, timeout=-1 if if_busy is IfBusy.WAIT else 0)
     try:

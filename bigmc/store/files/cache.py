@@ -37,13 +37,7 @@ def cache_folder() -> Path:
 
 
 class Copy:
-    """The local copy of a dataset; it is kept while any process has an object of this class.
-
-    Attributes
-    ----------
-    folder : Path
-        Its files.
-    """
+    """The local copy of a dataset in `folder`; kept while any process has an object of this class."""
 
     def __init__(self, name: str) -> None:
         self.folder = copies_folder() / name
@@ -68,10 +62,7 @@ class Copy:
     def make_room(self, n_bytes: int) -> None:
         """Remove unused copies, least recently opened first, to make space for new bytes.
 
-        Raises
-        ------
-        BigmcError
-            If ``$BIGMC_CACHE_SIZE`` is no size.
+        `BigmcError` if ``$BIGMC_CACHE_SIZE`` is no size.
         """
         with self._counting:
             if self._room < n_bytes:

@@ -30,13 +30,7 @@ _COPIED = 1 << 20
 
 
 class FileCheckpoint:
-    """Keeps the last saved state in a folder; a kill while saving leaves the previous state.
-
-    Parameters
-    ----------
-    folder : Path or str
-        Created at the first save.
-    """
+    """Keeps the last saved state in a folder; a kill while saving leaves the previous state."""
 
     def __init__(self, folder: Path | str) -> None:
         self.path = Path(folder) / _FILE
@@ -44,12 +38,8 @@ class FileCheckpoint:
     def save(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Replace the state on disk.
 
-        Parameters
-        ----------
-        meta : dict
-            JSON data; floats and integers of any size are restored exactly.
-        arrays : dict of str to array
-            Of numbers, booleans or fixed-width strings.
+        `meta` is JSON data, whose floats and integers of any size are restored exactly; arrays are of
+        numbers, booleans or fixed-width strings.
         """
         text = json.dumps({"version": _VERSION, "meta": dict(meta)}).encode()
         members = {_ARRAY + name: _by_rows(array) for name, array in arrays.items()}
@@ -63,11 +53,8 @@ class FileCheckpoint:
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
         """Return ``(meta, arrays)`` as last saved, or None; large arrays are kept in files.
 
-        Raises
-        ------
-        StoreError
-            If the file is damaged or from another version. Saving is atomic, so a kill cannot cause this,
-            and silently starting over would hide it.
+        `StoreError` if the file is damaged or from another version: saving is atomic, so a kill
+        cannot cause this, and silently starting over would hide it.
         """
         try:
             with zipfile.ZipFile(self.path) as archive:

@@ -71,13 +71,7 @@ calls = SystemCalls()
 
 
 class OutputFile(io.RawIOBase):
-    """A file open for writing; it has no ``fileno``, so all writes go through `calls`.
-
-    Parameters
-    ----------
-    handle : int
-        Open for writing; closed with this object.
-    """
+    """A file open for writing; it has no ``fileno``, so all writes go through `calls`."""
 
     def __init__(self, path: str, handle: int) -> None:
         super().__init__()
@@ -200,13 +194,7 @@ def rename(source: Path | str, target: Path | str) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its missing parents.
-
-    Raises
-    ------
-    FileExistsError
-        If there is a file of that name.
-    """
+    """Create a folder and its missing parents; `FileExistsError` if there is a file of that name."""
     try:
         calls.mkdir(str(path))
     except FileNotFoundError:

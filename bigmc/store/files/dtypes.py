@@ -25,15 +25,8 @@ def _smallest_integer(low: float, high: float) -> np.dtype[Any] | None:
 def smallest_exact_dtype(*pieces: NDArray[Any]) -> np.dtype[Any]:
     """Return the smallest of `VALUE_DTYPES` that holds every value of some arrays exactly.
 
-    Parameters
-    ----------
-    *pieces : arrays of booleans, integers or floats
-        One or more. NaN and infinities are exact in float32; a zero may lose its sign.
-
-    Raises
-    ------
-    DataError
-        If the values are not real numbers, or are integers that float64 cannot hold.
+    NaN and infinities are exact in float32; a zero may lose its sign. `DataError` if the values are not
+    real numbers, or are integers that float64 cannot hold.
     """
     dtype = np.result_type(*(piece.dtype for piece in pieces))
     if dtype.kind == "b":

@@ -15,20 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 def file_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> NDArray[Any]:
     """Return an array of zeros, mapped from a file instead of allocated in memory.
 
-    The system writes pages back when memory is needed. The file has no name, so it disappears with the array,
-    however the process ends.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype
-    folder : Path, optional
-        Folder of the file; by default the system's temporary folder.
-
-    Raises
-    ------
-    OSError
-        If the disk has too little space; later, a lack of space could only be noticed by a signal.
+    The system writes pages back when memory is needed. The file, by default in the system's temporary
+    folder, has no name, so it disappears with the array, however the process ends. `OSError` if the disk
+    has too little space; later, a lack of space could only be noticed by a signal.
     """
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     if size == 0:

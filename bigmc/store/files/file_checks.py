@@ -14,10 +14,7 @@ from bigmc.store.files.layout import FileEntry, damaged
 def check_sizes(folder: Path, files: Iterable[FileEntry], root: Path) -> None:
     """Compare the sizes of files, whose paths are relative to `folder`, all of it in the dataset at `root`.
 
-    Raises
-    ------
-    StoreError
-        If one is missing, has another size, or is a link to a place outside.
+    `StoreError` if one is missing, has another size, or is a link to a place outside.
     """
     seen: set[str] = set()
     for file in files:
@@ -47,13 +44,7 @@ def _check_inside(path: Path, root: Path) -> None:
 
 
 def check_file(path: Path, entry: FileEntry) -> None:
-    """Compare the contents of a file with its SHA-256.
-
-    Raises
-    ------
-    StoreError
-        If they differ, or it cannot be read.
-    """
+    """Compare the contents of a file with its SHA-256; `StoreError` if they differ or cannot be read."""
     try:
         same = sha256(path) == entry.sha256
     except OSError as error:

@@ -91,19 +91,9 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """The entry of a shard in the manifest.
+    """A shard's entry in the manifest: its folder, and all files in it, with paths relative to it.
 
-    Attributes
-    ----------
-    name : str
-        Folder under ``shards/``.
-    rows, nnz : int
-        A dense shard stores ``rows * n_features`` entries.
-    dtype : str
-        Of the values, such as ``"int8"``.
-    kind : {"sparse", "dense"}
-    files : tuple of FileEntry
-        Every file of the folder, paths relative to it.
+    A dense shard stores ``rows * n_features`` entries.
     """
 
     name: str
@@ -137,27 +127,11 @@ class ShardEntry:
 class Manifest:
     """The contents of manifest.json.
 
-    Attributes
-    ----------
-    classes_type : {"int64", "string", "bool", "float"}
-    splits : dict of str to int
-        Rows of each split.
-    files : tuple of FileEntry
-        Files outside the shards, paths relative to the dataset.
-    features : dict
-        Description of the features; copied into every model.
-    weighting : dict
-        See `bigmc.store.weighting.Weighting.to_dict`.
-    provenance : dict
-        Sources, options and versions that made the dataset.
-    rows_in, rows_quarantined : int
-        ``rows_in`` = stored rows + quarantined rows.
-    signature : str
-        Digest of sources and options, by which a rerun recognises the finished ingest.
-    appends : tuple of FileEntry
-        Manifests of the ingests appended since, paths relative to the dataset.
-    label_sets : bool
-        Whether labels are sets; written only if they are.
+    `files` are those outside the shards, `appends` the manifests of the ingests appended since; their
+    paths are relative to the dataset. `splits` counts rows, of which ``rows_in`` = stored + quarantined.
+    `features` describes the features and is copied into every model; `provenance` has the sources,
+    options and versions that made the dataset, and `signature` their digest, by which a rerun recognises
+    the finished ingest. `label_sets` is written only if labels are sets.
     """
 
     n_features: int
@@ -211,10 +185,8 @@ def _digest(fields: Mapping[str, Any]) -> str:
 def read_manifest(path: Path) -> Manifest:
     """Read the manifest of the dataset at `path`.
 
-    Raises
-    ------
-    StoreError
-        If the dataset is missing, unfinished or from another version, or the manifest is damaged.
+    `StoreError` if the dataset is missing, unfinished or from another version, or the manifest is
+    damaged.
     """
     file = path / MANIFEST
     try:

@@ -30,10 +30,8 @@ class ArraySize(NamedTuple):
 def read_npy(content: bytes) -> NDArray[Any]:
     """Return the array in the bytes of a ``.npy`` file; nothing in it is ever executed.
 
-    Raises
-    ------
-    ValueError
-        If the bytes are not such a file, hold Python objects, or do not match the size in the header.
+    `ValueError` if the bytes are not such a file, hold Python objects, or do not match the size in the
+    header.
     """
     stream = io.BytesIO(content)
     check_npy(stream, len(content))
@@ -41,19 +39,9 @@ def read_npy(content: bytes) -> NDArray[Any]:
 
 
 def check_npy(stream: BinaryIO, n_bytes: int) -> None:
-    """Check the header of a ``.npy`` file against its length, and rewind it.
+    """Check the header of a ``.npy`` file of `n_bytes` against its length, and rewind it.
 
-    Parameters
-    ----------
-    stream : file
-        At the beginning of the ``.npy`` file, able to seek.
-    n_bytes : int
-        Length of the file.
-
-    Raises
-    ------
-    ValueError
-        If the header cannot be read, or the array it describes has another length.
+    `ValueError` if the header cannot be read, or the array it describes has another length.
     """
     start = stream.tell()
     size = read_size(stream)
@@ -66,10 +54,7 @@ def check_npy(stream: BinaryIO, n_bytes: int) -> None:
 def read_size(stream: BinaryIO) -> ArraySize:
     """Return the size of the array in a ``.npy`` file, from its header only.
 
-    Raises
-    ------
-    ValueError
-        If the header cannot be read, or the array holds Python objects.
+    `ValueError` if the header cannot be read, or the array holds Python objects.
     """
     version = np.lib.format.read_magic(stream)
     try:

@@ -41,13 +41,7 @@ def is_remote(path: str | Path) -> bool:
 
 @dataclass(frozen=True)
 class Address:
-    """A place in an object store.
-
-    Attributes
-    ----------
-    url : str
-        Such as ``s3://bucket/name``.
-    """
+    """A place in an object store, such as ``s3://bucket/name``."""
 
     url: str
 
@@ -110,10 +104,7 @@ class Address:
     def bring(self, name: str, folder: Path, files: Sequence[FileEntry]) -> None:
         """Download files, each atomically and checked against its digest.
 
-        Raises
-        ------
-        StoreError
-            If an object is missing or has other contents.
+        `StoreError` if an object is missing or has other contents.
         """
         for lo in range(0, len(files), BATCH):
             self._bring_some(name, folder, files[lo : lo + BATCH])
@@ -166,17 +157,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Origin:
-    """A dataset in an object store, and its local copy.
-
-    Attributes
-    ----------
-    address : Address
-        Of the dataset.
-    data : str
-        Folder of its data in the store.
-    copy : Copy
-        Its local copy, possibly with only some of the files.
-    """
+    """A dataset in an object store, the folder of its data there, and its possibly partial local copy."""
 
     address: Address
     data: str
@@ -197,10 +178,7 @@ class Origin:
 def find(url: str) -> Origin:
     """Return the dataset at an address, with the manifest in its local copy.
 
-    Raises
-    ------
-    StoreError
-        If there is no dataset, or it cannot be reached.
+    `StoreError` if there is no dataset, or it cannot be reached.
     """
     origin = seek(url)
     if origin is None:
@@ -226,20 +204,9 @@ def building_folder(url: str) -> Path:
 
 
 def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool:
-    """Upload a finished dataset and commit it, unless there already is one.
+    """Upload a finished dataset and commit it; return False, and leave nothing of it, if there is another.
 
-    Parameters
-    ----------
-    folder : Path
-        The dataset on a local disk. After the upload it becomes the local copy of the address.
-    url : str
-        Target address.
-    progress : callable, optional
-
-    Returns
-    -------
-    bool
-        Whether this dataset was committed; if not, nothing of it remains.
+    After the upload the folder becomes the local copy of the address.
     """
     address, files = Address(url), read_manifest(folder).all_files()
     content = (folder / MANIFEST).read_bytes()
@@ -271,13 +238,7 @@ def read_file(path: str | Path) -> bytes | None:
 
 @contextmanager
 def local_file(path: str | Path) -> Iterator[Path]:
-    """Yield the path of a file, or of a temporary local copy of an object.
-
-    Raises
-    ------
-    StoreError
-        If there is no such object.
-    """
+    """Yield the path of a file, or of a temporary local copy of an object; `StoreError` if there is none."""
     if not is_remote(path):
         yield Path(path)
         return
@@ -294,13 +255,8 @@ def local_file(path: str | Path) -> Iterator[Path]:
 def built(path: str | Path) -> Iterator[Path]:
     """Yield a path at which to build a file, if necessary over several runs; it is then uploaded.
 
-    An existing object is there from the beginning. If the work stops, the unfinished file stays for the next
-    run on this machine.
-
-    Raises
-    ------
-    StoreError
-        If another process has created another file at the address.
+    An existing object is there from the beginning. If the work stops, the unfinished file stays for the
+    next run on this machine. `StoreError` if another process has created another file at the address.
     """
     if not is_remote(path):
         yield Path(path)

@@ -48,13 +48,8 @@ class OutputKind(Enum):
 class Output:
     """The output of a command.
 
-    Attributes
-    ----------
-    name : str
-        As the user gave it.
-    path : Path
-        The file, with symbolic links resolved; for a stream the device or pipe; for an object the local file
-        that is built first.
+    `name` is as the user gave it. `path` is the file, with symbolic links resolved; for a stream the
+    device or pipe; for an object the local file that is built first.
     """
 
     name: str
@@ -63,18 +58,11 @@ class Output:
 
     @classmethod
     def at(cls, to: str | os.PathLike[str], inputs: Iterable[Any] = ()) -> Output:
-        """Return the output at a user's path or address.
+        """Return the output at a user's path or address, or ``-`` for standard output.
 
-        Parameters
-        ----------
-        to : path, address or ``-`` for standard output
-        inputs : iterable
-            Inputs of the command: paths, objects with a path, or lists of these. Others are ignored.
-
-        Raises
-        ------
-        DataError
-            If it is a folder, its folder does not exist, or it is one of the inputs or inside one.
+        `inputs` are those of the command: paths, objects with a path, or lists of these; others are
+        ignored. `DataError` if the output is a folder, its folder does not exist, or it is an input
+        or inside one.
         """
         name = os.fspath(to)
         refuse_inputs(name, inputs)
@@ -220,17 +208,9 @@ class Output:
 
 
 def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
-    """Raise an error if a target is an input, by any path or link, or inside an input folder.
+    """Raise `DataError` if a target is an input, by any path or link, or inside an input folder.
 
-    Parameters
-    ----------
-    to : path or address
-    inputs : iterable
-        Inputs of the command, as for `Output.at`.
-
-    Raises
-    ------
-    DataError
+    The inputs are as for `Output.at`.
     """
     for item in paths_in(inputs):
         _refuse_input(os.fspath(to), item)

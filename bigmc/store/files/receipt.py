@@ -12,18 +12,9 @@ from typing import Any
 class Receipt:
     """How a result was made, and its digests.
 
-    Attributes
-    ----------
-    made : mapping
-        The command with its inputs and options, as JSON data.
-    sha256 : str
-        Of the result.
-    result : mapping
-        The reported figures of the command.
-    rejects_sha256 : str or None
-        SHA-256 of the file of rejects, if any.
-    replaces_sha256 : str or None
-        SHA-256 of the previous result, which still exists if the command was killed before writing this one.
+    `made` has the command with its inputs and options, and `result` its reported figures, as JSON data.
+    `replaces_sha256` is that of the previous result, which still exists if the command was killed before
+    writing this one.
     """
 
     made: Mapping[str, Any]

@@ -27,15 +27,8 @@ def write_work_file(path: Path, value: Any) -> None:
 def read_work_file(path: Path, folder: Path | None = None) -> Any:
     """Return the data of `write_work_file`.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Folder to delete if the file is damaged; by default that of the unfinished dataset.
-
-    Raises
-    ------
-    StoreError
-        If the file is missing or damaged; then results based on it cannot be trusted either.
+    `StoreError` if the file is missing or damaged; then results based on it cannot be trusted either, and
+    `folder`, by default that of the unfinished dataset, has to be deleted.
     """
     try:
         digest, _, text = path.read_bytes().partition(b"\n")
@@ -47,13 +40,7 @@ def read_work_file(path: Path, folder: Path | None = None) -> Any:
 
 
 def read_work_table(path: Path, file: FileEntry) -> pa.Table:
-    """Return a table, checked against its entry in a receipt.
-
-    Raises
-    ------
-    StoreError
-        If the file is missing or another.
-    """
+    """Return a table, checked against its entry in a receipt; `StoreError` if it is missing or another."""
     if not path.is_file() or sha256(path) != file.sha256:
         raise damaged_work(path)
     return pq.ParquetFile(path).read()

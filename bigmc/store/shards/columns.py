@@ -20,17 +20,8 @@ _NARROW = int(np.iinfo(np.int32).max)
 class Columns(NamedTuple):
     """At most 65,536 samples in compressed columns, as in `scipy.sparse.csc_array`.
 
-    Attributes
-    ----------
-    indptr : int32 or int64 array of shape (n_features + 1,)
-    indices : uint16 array of shape (nnz,)
-        Row of each entry, increasing within a column.
-    data : array of shape (nnz,)
-        Value of each entry, in the smallest dtype that holds all of them exactly.
-    norm : float32 array of shape (n_rows,)
-        Euclidean norm of each row.
-    entries : int32 array of shape (n_rows,)
-        Number of stored entries of each row.
+    Rows increase within a column; `data` is in the smallest dtype that holds all values exactly. `norm`
+    is the Euclidean norm of each row, `entries` the number of its stored entries.
     """
 
     indptr: NDArray[Any]
@@ -41,21 +32,10 @@ class Columns(NamedTuple):
 
 
 def columns_of(pieces: Sequence[Rows], name: str = "") -> Columns:
-    """Sort batches of samples into columns by counting; explicit zeros are kept.
+    """Sort batches of samples, at most 65,536 in all, into columns by counting; explicit zeros are kept.
 
-    The batches are read one by one, so they need not be joined first.
-
-    Parameters
-    ----------
-    pieces : sequence of Rows
-        One or more, of one width, at most 65,536 samples together.
-    name : str, optional
-        Of the shard, for the error.
-
-    Raises
-    ------
-    DataError
-        If the features of a row are out of range or not increasing.
+    The batches are read one by one, so they need not be joined first. `DataError`, with the name of the
+    shard, if the features of a row are out of range or not increasing.
     """
     n_features = pieces[0].n_features
     starts = np.cumsum([0, *(piece.n_rows for piece in pieces)]).tolist()

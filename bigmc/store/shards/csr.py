@@ -11,22 +11,21 @@ from numpy.typing import NDArray
 class Rows(NamedTuple):
     """A batch of samples in compressed row order.
 
-    Attributes
-    ----------
-    indptr : int64 array of shape (n_rows + 1,)
-        Sample ``i`` has the entries ``indptr[i]:indptr[i + 1]``.
-    indices : int32 array of shape (nnz,)
-        Feature of each entry; increasing and unique within a sample.
-    data : array of shape (nnz,)
-        Value of each entry, as counted or read: neither weighted nor normalised.
-    n_features : int
-        Number of features of the whole dataset.
+    Sample ``i`` has the entries ``indptr[i]:indptr[i + 1]``. Features increase and are unique within a
+    sample. `data` has the values as counted or read: neither weighted nor normalised.
     """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     data: NDArray[Any]
     n_features: int
+
+    @classmethod
+    def of_dense(cls, values: NDArray[Any]) -> Rows:
+        """Return the non-zero entries of a dense array."""
+        stored = values != 0
+        indptr = np.concatenate([[0], np.cumsum(stored.sum(axis=1, dtype=np.int64))])
+        return cls(indptr, np.nonzero(stored)[1].astype(np.int32), values[stored], values.shape[1])
 
     @property
     def n_rows(self) -> int:

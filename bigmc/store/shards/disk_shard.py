@@ -40,18 +40,7 @@ def _is_plain(column: pa.ChunkedArray, types: tuple[pa.DataType, ...]) -> bool:
 class StoredShard(ABC):
     """A shard on disk; see `bigmc.store.shards.shard.Shard`. Nothing of it stays in memory.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the shard.
-    entry : ShardEntry
-        From the manifest.
-    n_features : int
-        Of the dataset.
-    counter : ByteCounter
-        Counts the bytes read.
-    origin : Origin, optional
-        Where the files are downloaded from at first use.
+    If there is an `origin`, files are downloaded from it at first use.
     """
 
     def __init__(
@@ -82,11 +71,7 @@ class StoredShard(ABC):
 
     @abstractmethod
     def read(
-        self,
-        start: int,
-        stop: int,
-        indices_out: NDArray[np.uint16] | None,
-        data_out: NDArray[Any] | None,
+        self, start: int, stop: int, indices_out: NDArray[np.uint16] | None, data_out: NDArray[Any] | None
     ) -> None:
         """Decode the entries ``start`` to ``stop`` into the given buffers."""
 
@@ -179,11 +164,7 @@ class SparseShard(StoredShard):
         return out
 
     def read(
-        self,
-        start: int,
-        stop: int,
-        indices_out: NDArray[np.uint16] | None,
-        data_out: NDArray[Any] | None,
+        self, start: int, stop: int, indices_out: NDArray[np.uint16] | None, data_out: NDArray[Any] | None
     ) -> None:
         """Decode the entries ``start`` to ``stop`` into the given buffers."""
         if indices_out is not None:
@@ -205,11 +186,7 @@ class DenseShard(StoredShard):
         return np.arange(lo, hi + 1, dtype=np.int64) * self.n_rows
 
     def read(
-        self,
-        start: int,
-        stop: int,
-        indices_out: NDArray[np.uint16] | None,
-        data_out: NDArray[Any] | None,
+        self, start: int, stop: int, indices_out: NDArray[np.uint16] | None, data_out: NDArray[Any] | None
     ) -> None:
         """Decode the entries ``start`` to ``stop`` into the given buffers."""
         if indices_out is not None:

@@ -27,13 +27,7 @@ def is_sets(column_type: pa.DataType) -> bool:
 
 
 def set_column(rows: NDArray[np.integer], codes: NDArray[np.integer], n_rows: int) -> pa.ListArray:
-    """Return the column in which row ``rows[k]`` has the code ``codes[k]``, sorted and without duplicates.
-
-    Parameters
-    ----------
-    rows, codes : integer arrays of shape (n_codes,)
-        In any order.
-    """
+    """Return the column in which row ``rows[k]`` has the code ``codes[k]``, sorted and without duplicates."""
     pairs = np.unique(rows.astype(np.int64) << 32 | codes)
     starts = np.searchsorted(pairs >> 32, np.arange(n_rows + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(starts), pa.array((pairs & 0xFFFFFFFF).astype(np.int32)))
@@ -65,17 +59,9 @@ def fill_rows(column: pa.ChunkedArray, out: NDArray[np.int32]) -> None:
 
 
 def column_of_indicator(indicator: Any) -> pa.ListArray:
-    """Convert an indicator matrix to a column of sets.
+    """Convert a 0/1 indicator of shape (n_samples, n_classes), dense or sparse, to a column of sets.
 
-    Parameters
-    ----------
-    indicator : array-like or scipy sparse matrix of shape (n_samples, n_classes)
-        1 or True where a sample has the label of the column, else 0.
-
-    Raises
-    ------
-    DataError
-        If a value is neither 0 nor 1.
+    `DataError` if a value is neither 0 nor 1.
     """
     sparse = scipy.sparse.issparse(indicator)
     matrix: Any = indicator.tocoo() if sparse else np.asarray(indicator)

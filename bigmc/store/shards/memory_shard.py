@@ -19,20 +19,7 @@ MAX_ROWS = 65_536
 
 
 class MemoryShard:
-    """At most 65,536 rows in compressed columns, in memory; see `bigmc.store.shards.shard.Shard`.
-
-    Parameters
-    ----------
-    indptr : int64 array of shape (n_features + 1,)
-    indices : uint16 array of shape (nnz,)
-        Row of each entry, increasing within a column.
-    data : array of shape (nnz,)
-        Raw values.
-    table : pyarrow.Table
-        Columns ``label``, ``row_id``, ``norm`` and ``entries``, one row per sample.
-    split : str, optional
-        Name of the split the rows belong to.
-    """
+    """At most 65,536 rows in compressed columns, in memory; see `bigmc.store.shards.shard.Shard`."""
 
     def __init__(
         self,
@@ -58,11 +45,7 @@ class MemoryShard:
         return self._indptr[lo : hi + 1]
 
     def read(
-        self,
-        start: int,
-        stop: int,
-        indices_out: NDArray[np.uint16] | None,
-        data_out: NDArray[Any] | None,
+        self, start: int, stop: int, indices_out: NDArray[np.uint16] | None, data_out: NDArray[Any] | None
     ) -> None:
         """Copy the entries ``start`` to ``stop`` into the given buffers."""
         if indices_out is not None:
@@ -78,17 +61,10 @@ class MemoryShard:
 def memory_shards(
     X: Any, labels: NDArray[np.int32] | pa.ListArray, row_ids: NDArray[np.int64], shard_rows: int
 ) -> Iterator[MemoryShard]:
-    """Split a matrix into shards of at most `shard_rows` rows.
+    """Split a matrix into shards of at most `shard_rows` rows, at most 65,536.
 
-    Parameters
-    ----------
-    X : numpy array of shape (n_samples, n_features) or scipy sparse matrix
-        Zeros of a numpy array are dropped, explicit zeros of a sparse matrix are kept, and duplicate
-        entries of a sparse matrix are added up, as in scipy.
-    labels : int32 array of shape (n_samples,), or such a column of sets
-    row_ids : int64 array of shape (n_samples,)
-    shard_rows : int
-        At most 65,536.
+    Zeros of a numpy array are dropped, explicit zeros of a sparse matrix are kept, and duplicate entries
+    of a sparse matrix are added up, as in scipy.
     """
     matrix = X
     if matrix.dtype.kind not in "buif":

@@ -31,23 +31,12 @@ _OFFSET_BYTES = 4
 
 
 def group_small(
-    rows: Sequence[int],
-    entries: Sequence[int],
-    *,
-    max_rows: int = MAX_ROWS,
-    max_entries: int = MAX_ENTRIES,
+    rows: Sequence[int], entries: Sequence[int], *, max_rows: int = MAX_ROWS, max_entries: int = MAX_ENTRIES
 ) -> list[range]:
     """Return consecutive ranges of shards of one split, each to be merged into one shard.
 
-    A range takes shards while they fit, so two neighbouring ranges never fit into one shard, and a
-    split has at most twice the shards it needs. A range of one shard is not changed.
-
-    Parameters
-    ----------
-    rows, entries : sequence of int
-        Rows and stored entries of each shard.
-    max_rows, max_entries : int, optional
-        Maximum of a merged shard.
+    A range takes shards while they fit, so two neighbouring ranges never fit into one shard, and a split
+    has at most twice the shards it needs. A range of one shard is not changed.
     """
     groups: list[range] = []
     start = n_rows = n_entries = 0
@@ -89,25 +78,10 @@ def _groups_of(run: list[int], entries: Sequence[ShardEntry]) -> list[list[int]]
 def merge_shards(folder: Path, sources: Sequence[StoredShard], *, memory: int = 64 << 20) -> ShardEntry:
     """Write one sparse shard with the rows of all sources, in their order, atomically.
 
-    Parameters
-    ----------
-    folder : Path
-        The new shard's folder, named after it; replaced if it exists.
-    sources : sequence of StoredShard
-        Sparse shards of one split and one width, with at most 65,536 rows together. They are only read.
-    memory : int, optional
-        Bytes to use, besides some MB of codec. Not kept below what one column needs, 1.3 MB at most, and
-        4 bytes per column of the dataset.
-
-    Returns
-    -------
-    ShardEntry
-        For the manifest.
-
-    Raises
-    ------
-    DataError
-        If the rows or entries are too many for one shard.
+    The sources, of one split and one width, are only read. `folder` is named after the new shard, and
+    replaced if it exists. `memory` bytes are used besides some MB of codec, but never less than one
+    column needs, 1.3 MB at most, and 4 bytes per column of the dataset. `DataError` if the rows or
+    entries are too many for one shard.
     """
     kinds = {(s.entry.kind, s.split, s.n_features) for s in sources}
     if len(kinds) != 1 or sources[0].entry.kind != "sparse":

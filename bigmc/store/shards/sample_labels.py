@@ -16,15 +16,7 @@ from bigmc.store.shards.shard import Shard
 
 
 class SampleLabels:
-    """Labels of the samples of some shards; they are read when they are needed.
-
-    Parameters
-    ----------
-    base : int64 array of shape (n_shards + 1,)
-        First sample of each shard, and the number of samples.
-    where : str
-        Name of the dataset, for errors.
-    """
+    """Labels of the samples of some shards, read when needed; `where` names the dataset in errors."""
 
     def __init__(
         self, shards: Sequence[Shard], base: NDArray[np.int64], n_classes: int, where: str, kind: LabelKind

@@ -13,14 +13,8 @@ from numpy.typing import NDArray
 class Shard(Protocol):
     """At most 65,536 samples of one split, in compressed columns.
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of the stored values: int8, int16, int32, float32 or float64.
-    split : str
-        Name of the split all rows belong to.
-    nbytes : int
-        Bytes of its files or arrays.
+    The stored values have the dtype int8, int16, int32, float32 or float64; `nbytes` counts files or
+    arrays.
     """
 
     n_rows: int
@@ -32,21 +26,15 @@ class Shard(Protocol):
 
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return the ``hi - lo + 1`` offsets of columns ``lo`` to ``hi``, counted from the first entry."""
-        ...
 
     def read(
-        self,
-        start: int,
-        stop: int,
-        indices_out: NDArray[np.uint16] | None,
-        data_out: NDArray[Any] | None,
+        self, start: int, stop: int, indices_out: NDArray[np.uint16] | None, data_out: NDArray[Any] | None
     ) -> None:
         """Decode the entries ``start`` to ``stop`` into the given buffers; a buffer of None is skipped.
 
         `indices_out` gets the row of each entry, `data_out` its value, converted to the dtype of the
         buffer. Thread-safe.
         """
-        ...
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return ``label`` (int32), ``row_id`` (int64), ``norm`` (float32), ``entries`` (int32) and more.
@@ -54,4 +42,3 @@ class Shard(Protocol):
         If labels are sets, ``label`` is a list of int32, see `bigmc.store.shards.label_sets`.
         ``norm`` is the Euclidean norm of the row's raw values, ``entries`` the number it stores.
         """
-        ...

@@ -56,31 +56,12 @@ def write_shard(
 ) -> ShardEntry:
     """Write one shard atomically, also if the process is killed.
 
-    Parameters
-    ----------
-    folder : Path
-        The shard's folder, named after it; replaced if it exists. ``FOLDER.partial`` is used meanwhile.
-    rows : Rows, sequence of Rows, or 2-D array
-        At most 65,536 samples. A dense array with more than half zeros is stored sparse.
-    table : pyarrow.Table
-        One row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
-        to pass through; ``norm`` and ``entries`` are added.
-    split : str, optional
-        Split all rows belong to.
-    pool : Executor, optional
-        Compresses several chunks at once.
-    packing : Packing, optional
-        Of the table.
-
-    Returns
-    -------
-    ShardEntry
-        For the manifest.
-
-    Raises
-    ------
-    DataError
-        If there are too many rows or entries, or a row's features are out of range or not increasing.
+    The folder is named after the shard, and replaced if it exists; ``FOLDER.partial`` is used meanwhile.
+    There are at most 65,536 rows; a dense array with more than half zeros is stored sparse. The table has
+    one row per sample with ``label`` (int32, or a list of them), ``row_id`` (int64) and further columns
+    to pass through; ``norm`` and ``entries`` are added. A `pool` compresses several chunks at once.
+    `DataError` if there are too many rows or entries, or a row's features are out of range or not
+    increasing.
     """
     pieces = _sparse_pieces(rows)
     n_rows = len(rows) if pieces is None else sum(piece.n_rows for piece in pieces)
@@ -113,7 +94,7 @@ def _sparse_pieces(rows: Rows | Sequence[Rows] | NDArray[Any]) -> Sequence[Rows]
         return [rows]
     if not isinstance(rows, np.ndarray):
         return rows
-    return [_sparse_rows(rows)] if np.count_nonzero(rows) * 2 < rows.size else None
+    return [Rows.of_dense(rows)] if np.count_nonzero(rows) * 2 < rows.size else None
 
 
 def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -> _Written:
@@ -136,11 +117,7 @@ def _write_sparse(folder: Path, pieces: Sequence[Rows], pool: Executor | None) -
 
 def write_matrix_group(folder: Path, n_rows: int, n_features: int) -> FileEntry:
     """Write the group of a sparse shard's three arrays, in a folder that is synced and renamed later."""
-    attributes = {
-        "encoding-type": "csc_matrix",
-        "encoding-version": "0.1.0",
-        "shape": [n_rows, n_features],
-    }
+    attributes = {"encoding-type": "csc_matrix", "encoding-version": "0.1.0", "shape": [n_rows, n_features]}
     return write_group(folder / MATRIX, folder, attributes, disk.write_file)
 
 
@@ -154,13 +131,6 @@ def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
         squares += np.sum(columns.astype(np.float64) ** 2, axis=0)
     entries = np.full(len(values), values.shape[1], np.int32)
     return values.size, dtype, np.sqrt(squares).astype(np.float32), entries, writer.close()
-
-
-def _sparse_rows(values: NDArray[Any]) -> Rows:
-    """Return the non-zero entries of a dense array."""
-    where = values != 0
-    indptr = np.concatenate([[0], np.cumsum(where.sum(axis=1, dtype=np.int64))])
-    return Rows(indptr, np.nonzero(where)[1].astype(np.int32), values[where], values.shape[1])
 
 
 def write_tables(
@@ -193,17 +163,7 @@ def _options(schema: pa.Schema, packing: Packing) -> Mapping[str, Any]:
 
 
 def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
-    """Replace the table of a shard, for example with final label codes, and return its new entry.
-
-    Parameters
-    ----------
-    folder : Path
-        The shard's folder.
-    entry : ShardEntry
-        Entry from `write_shard`.
-    table : pyarrow.Table
-        The shard's whole table with changed columns, such as from ``StoredShard.table``.
-    """
+    """Replace the table of a shard, for example by one with final label codes, and return its new entry."""
     aside = folder.with_name(folder.name + PARTIAL)
     disk.clear(aside)
     disk.make_folder(aside)

@@ -120,17 +120,9 @@ class ByteCounter:
 class ArrayWriter:
     """Writes one array, chunk after chunk, into a new folder.
 
-    Parameters
-    ----------
-    folder, root : Path
-        Folder of the array, and the one above it that the paths in `files` are relative to.
-    shape : tuple of int
-        ``(size,)`` or ``(n_rows, n_columns)``; the second is given and stored column after column.
-    dtype : numpy.dtype
-    form : Form
-        How neighbouring elements are stored.
-    chunk : int, optional
-        Elements of a chunk, rounded down to whole columns.
+    The shape is ``(size,)`` or ``(n_rows, n_columns)``; the second is given and stored column after
+    column. A chunk has at most `chunk` elements, rounded down to whole columns. Paths in `files` are
+    relative to `root`.
     """
 
     def __init__(
@@ -254,21 +246,10 @@ _serial = itertools.count()
 class ArrayReader:
     """Reads ranges of one array's elements, in stored order, directly from its chunk files.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the array.
-    counter : ByteCounter
-        Counts what is read.
-    expected : mapping of str to str, optional
-        SHA-256 of every file, by its path in the folder. A chunk is checked when it is first read;
-        from then on its crc32c must stay the same. This detects exchanged chunks, at a one-time cost of
-        0.6 ns per byte.
-
-    Raises
-    ------
-    StoreError
-        If zarr.json is missing, damaged or describes an array that `ArrayWriter` does not write.
+    `expected` has the SHA-256 of every file, by its path in the folder. A chunk is checked when it is
+    first read; from then on its crc32c must stay the same. This detects exchanged chunks, at a one-time
+    cost of 0.6 ns per byte. `StoreError` if zarr.json is missing, damaged or describes an array that
+    `ArrayWriter` does not write.
     """
 
     def __init__(self, folder: Path, counter: ByteCounter, expected: Mapping[str, str] | None = None) -> None:
