@@ -154,7 +154,9 @@ class PredictionJob:
                 counts = self._write_tables(predictor.schema, plan.n_rows, tables, file, rejects)
             disk.sync(result)
         aside = rejects if counts.n_quarantined else None
-        receipt = Receipt(made or {}, sha256(result), counts.to_dict(), None if aside is None else sha256(aside))
+        receipt = Receipt(
+            made or {}, sha256(result), counts.to_dict(), None if aside is None else sha256(aside)
+        )
         self.output.deliver(result, receipt, aside)
         return counts
 
