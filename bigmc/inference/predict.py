@@ -47,6 +47,10 @@ class PredictionCounts:
     n_quarantined: int
     n_odd_values: int = 0
 
+    def to_dict(self) -> dict[str, int]:
+        """Return the numbers for JSON, that of odd values only where there are some."""
+        return {name: n for name, n in vars(self).items() if n or name != "n_odd_values"}
+
 
 class PredictionInput(Protocol):
     """Rows to predict: of a dataset, or of raw files and arrays."""
@@ -149,7 +153,9 @@ class PredictionJob:
                 counts = self._write_tables(predictor.schema, plan.n_rows, tables, file, rejects)
             disk.sync(result)
         aside = rejects if counts.n_quarantined else None
-        receipt = Receipt(made or {}, sha256(result), vars(counts), None if aside is None else sha256(aside))
+        receipt = Receipt(
+            made or {}, sha256(result), counts.to_dict(), None if aside is None else sha256(aside)
+        )
         self.output.deliver(result, receipt, aside)
         return counts
 

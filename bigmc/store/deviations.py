@@ -26,9 +26,12 @@ def inverse_deviations(n_samples: int, blocks: Iterable[Statistics]) -> NDArray[
     scales = []
     for sums, squares in blocks:
         mean = sums.sum(axis=0) / max(n_samples, 1)
-        variance = squares.sum(axis=0) / max(n_samples, 1) - np.square(mean)
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # infinite squares: scaled by the mean, as constants
+            variance = squares.sum(axis=0) / max(n_samples, 1) - np.square(mean)
+            spread = variance > _ROUNDING * np.square(mean)
         scale = (1.0 / np.maximum(np.abs(mean), 1.0)).astype(np.float32)
-        spread = variance > _ROUNDING * np.square(mean)
         scale[spread] = 1.0 / np.sqrt(variance[spread])
         scales.append(scale)
     return np.concatenate(scales)

@@ -28,7 +28,8 @@ class Moments:
         if not len(wide):
             return cls(0, np.zeros(wide.shape[1]), np.zeros(wide.shape[1]))
         mean = wide.mean(axis=0)
-        return cls(len(wide), mean, np.square(wide - mean).sum(axis=0))
+        with np.errstate(over="ignore"):  # `FeatureMap.fit` refuses features whose squares are infinite
+            return cls(len(wide), mean, np.square(wide - mean).sum(axis=0))
 
     def __add__(self, other: Moments) -> Moments:
         """Return the moments of both sets of samples, by the update of Chan, Golub and LeVeque (1979)."""

@@ -22,6 +22,7 @@ from bigmc.model.rounding import multiples_of, steps_of, weights_of
 from bigmc.options.learners import SparseOptions
 from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
+from bigmc.training.ridges import TOL
 from bigmc.training.trials import Candidate, Size, Truth, Verdict
 
 STEP = 10**0.5
@@ -35,7 +36,7 @@ JUDGES, CHANCE = 8_000, 0.2
 that do."""
 HOPELESS = 0.02
 """Loss of quality after which no smaller model is tried."""
-_TOL, _EPOCHS = 0.05, 60
+_EPOCHS = 60
 
 
 class HeldOutRows(NamedTuple):
@@ -263,7 +264,7 @@ def _descended(
     duals = DualDescent(dataset, engine, sample_weight=weights, features=features)
     if start is not None:
         duals.start_from(*start)
-    duals.descend(ridge, _TOL, _EPOCHS, ends)
+    duals.descend(ridge, TOL, _EPOCHS, ends)
     return duals
 
 

@@ -255,3 +255,19 @@ def test_tables_that_cannot_be_read_say_what_would_help(tmp_path, content, messa
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(DataError, match=message):
         bigmc.fit(str(tmp_path / "t.csv"), tmp_path / "m", label="y")
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_number_of_infinite_square_leaves_its_column_useful(tmp_path):
+    rng = np.random.default_rng(0)
+    size = rng.normal(10, 3, 600)
+    frame = pd.DataFrame({"size": size, "text": [f"note {i} about {i % 7}" for i in range(600)]})
+    frame["label"] = np.where(size > 10, "a", "b")
+    frame.loc[5, "size"] = 1e300
+    options = with_column_kinds(frame, {"label": "label"}).options
+    data = bigmc.ingest(frame, to=tmp_path / "d", **options)
+    others = np.delete(size, 5)
+    assert data.features["filling"]["values"] == pytest.approx([others.mean()])
+    assert data.features["filling"]["deviations"] == pytest.approx([others.std()])
+    bigmc.ingest(frame[["size", "label"]], to=tmp_path / "e", label="label", dense="size", weighting="scaled")
+    assert bigmc.open_dataset(tmp_path / "e").column_scale()[0] >= 0.0

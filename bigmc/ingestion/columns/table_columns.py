@@ -25,6 +25,9 @@ MOST_LEVELS = 254
 """Maximum number of values of a category with features, the most frequent; others are 0 in all."""
 FURTHEST = 4.0
 """Standard deviations from the mean at which numbers are clipped if there are hashed columns."""
+LARGEST = 1e150
+"""Larger numbers count neither for the mean nor for the deviation: their squares are infinite, and one alone
+would make a column of ordinary numbers constant."""
 MOST_COUNTED = 100_000
 """Maximum number of different values of a category that are counted."""
 
@@ -148,7 +151,7 @@ class MeanOfColumns:
     def add(self, place: int, values: Iterable[float]) -> None:
         """Add the numbers of a column, NaN where they are missing."""
         numbers = np.asarray(values, np.float64)
-        finite = numbers[np.isfinite(numbers)]
+        finite = numbers[np.abs(numbers) <= LARGEST]
         self._moments[place] += Moments.of(finite[:, np.newaxis])
         self._missing[place] += np.isnan(numbers).sum()
 

@@ -128,7 +128,8 @@ def _write_dense(folder: Path, values: NDArray[Any]) -> _Written:
     for lo in range(0, values.shape[1], _COLUMNS):
         columns = np.ascontiguousarray(values[:, lo : lo + _COLUMNS].T, dtype)
         writer.append(columns)
-        squares += np.sum(columns.astype(np.float64) ** 2, axis=0)
+        with np.errstate(over="ignore"):  # infinite where a value is above 1e154
+            squares += np.sum(columns.astype(np.float64) ** 2, axis=0)
     entries = np.full(len(values), values.shape[1], np.int32)
     return values.size, dtype, np.sqrt(squares).astype(np.float32), entries, writer.close()
 
