@@ -7,7 +7,7 @@ known collision. Counts are estimates: see `NameCounter`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ NAME_BYTES = 40  # a longer name is cut and ends in an ellipsis
 _ELLIPSIS = "…".encode()
 LIST_LENGTH = 1 << 13  # n-grams listed before they are counted
 _MOST_BYTES = 1 << 32  # of the names of a batch of categories
+_MERGED_BYTES = 16 << 20  # of tables merged at once, where the result may have four times as many
 
 
 class NameCounter:
@@ -169,7 +170,7 @@ def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucke
     tables : iterable of pyarrow.Table
         `NameCounter.table` of each part; their order matters only if names must be dropped.
     max_bytes : int
-        Size of the result. Merging holds one more table.
+        Size of the result. Merging holds tables of a quarter of it besides, or one that is larger.
     per_bucket : int
         Names kept for a bucket, the most frequent ones.
 
@@ -180,12 +181,24 @@ def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucke
         least frequent are dropped.
     """
     merged = SCHEMA.empty_table()
-    for table in tables:
-        merged = _most_frequent(add_up(pa.concat_tables([merged, table.select(SCHEMA.names)])), max_bytes)
+    for group in _gathered(tables, min(_MERGED_BYTES, max_bytes // 4)):
+        merged = _most_frequent(add_up(pa.concat_tables([merged, *group])), max_bytes)
     merged = _sorted(merged)
     bucket = merged["bucket"].to_numpy()
     first = np.searchsorted(bucket, bucket, side="left")
     return merged.filter(pa.array(np.arange(len(bucket)) - first < per_bucket)).combine_chunks()
+
+
+def _gathered(tables: Iterable[pa.Table], n_bytes: int) -> Iterator[list[pa.Table]]:
+    """Yield lists of consecutive tables, each of `n_bytes` or a little more."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table.select(SCHEMA.names))
+        if sum(each.nbytes for each in held) >= n_bytes:
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 def add_up(table: pa.Table) -> pa.Table:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, file_entry, replace_folder
+from bigmc.store.files.atomic import PARTIAL, file_entry, replace_folder, replacing
 from bigmc.store.files.dtypes import smallest_exact_dtype
 from bigmc.store.files.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
 from bigmc.store.shards.columns import columns_of
@@ -33,6 +34,9 @@ INDPTR_CHUNK = 1 << 16
 
 #: Maximum entries of a sparse shard: `indptr` is int32.
 MAX_ENTRIES = np.iinfo(np.int32).max
+
+#: Values of a column of floats that are looked at before it is encoded.
+_LOOKED_AT = 1 << 12
 
 #: Columns of a dense array transposed at a time.
 _COLUMNS = 16
@@ -139,38 +143,49 @@ def write_tables(
 ) -> FileEntry:
     """Write rows.parquet from tables of one schema, each in its own row groups."""
     path = folder / ROWS_TABLE
-    options = _options(schema, packing)
-    with (
-        disk.output(path) as file,
-        pq.ParquetWriter(file, schema, write_page_checksum=True, write_statistics=False, **options) as writer,
-    ):
-        for table in tables:
-            writer.write_table(table)
+    with disk.output(path) as file:
+        _write_tables(file, schema, tables, packing)
     return file_entry(path, folder)
 
 
-def _options(schema: pa.Schema, packing: Packing) -> Mapping[str, Any]:
-    """Return how a table is compressed and encoded."""
+def _write_tables(file: IO[bytes], schema: pa.Schema, tables: Iterable[pa.Table], packing: Packing) -> None:
+    rest = iter(tables)
+    first = next(rest, schema.empty_table())
+    options = _options(first, packing)
+    with pq.ParquetWriter(
+        file, schema, write_page_checksum=True, write_statistics=False, **options
+    ) as writer:
+        for table in itertools.chain([first], rest):
+            writer.write_table(table)
+
+
+def _options(table: pa.Table, packing: Packing) -> Mapping[str, Any]:
+    """Return how a table is compressed and encoded, given its first rows."""
     if packing is Packing.QUICK:
         # Dictionaries are kept, so that the table is read back unchanged.
-        encoded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        encoded = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
         return {"compression": "lz4", "use_dictionary": encoded or False}
     ordered = ["row_id"]  # increasing within a shard, or nearly: differences take a byte or two
+    plain = [*ordered, *(name for name in table.schema.names if _differ(table.column(name)))]
     return {
         "compression": "zstd",
-        "use_dictionary": [name for name in schema.names if name not in ordered],
+        "use_dictionary": [name for name in table.schema.names if name not in plain],
         "column_encoding": dict.fromkeys(ordered, "DELTA_BINARY_PACKED"),
     }
 
 
+def _differ(column: pa.ChunkedArray) -> bool:
+    """Return whether most values are floats that occur once: a dictionary of them takes time and space."""
+    if not pa.types.is_floating(column.type):
+        return False
+    some = column.slice(0, _LOOKED_AT)
+    return 2 * len(some.unique()) > len(some) == _LOOKED_AT
+
+
 def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
     """Replace the table of a shard, for example by one with final label codes, and return its new entry."""
-    aside = folder.with_name(folder.name + PARTIAL)
-    disk.clear(aside)
-    disk.make_folder(aside)
-    new = write_tables(aside, table.schema, [table])
-    disk.sync_tree(aside)
-    disk.rename(aside / ROWS_TABLE, folder / ROWS_TABLE)
-    disk.sync(folder)
-    disk.clear(aside)
+    path = folder / ROWS_TABLE
+    with replacing(path) as file:
+        _write_tables(file, table.schema, [table], Packing.TIGHT)
+    new = file_entry(path, folder)
     return replace(entry, files=tuple(new if f.path == ROWS_TABLE else f for f in entry.files))
