@@ -16,6 +16,7 @@ from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.kernels.linear.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
+from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
@@ -225,6 +226,7 @@ class OneAtATime(ThreadEngine):
 def test_sums_of_parts_of_a_pass_are_not_kept_beside_each_other(monkeypatch):
     engine = OneAtATime()
     monkeypatch.setattr(ThreadEngine, "at_most", lambda self, n_threads: engine)
+    monkeypatch.setattr(Certifier, "_needs_shards", lambda *_: True)
     run(made()[1])
     assert engine.n_freed > 5
 

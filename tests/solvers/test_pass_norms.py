@@ -34,15 +34,19 @@ def made(n_classes):
     return X, y, Dataset.from_arrays(X, y, shard_rows=SHARD_ROWS)
 
 
+def task_of(dataset, loss, alpha, penalty="l1/l2"):
+    descent, dtype = Descent("line_search", False, 0), np.dtype(float)
+    return ChunkTask(
+        dataset, None, objective(loss, penalty), alpha, 1e-3, descent, dtype, ThreadEngine(1), None
+    )
+
+
 @pytest.mark.parametrize("shard_parts", [1, 2])
 @pytest.mark.parametrize("penalty", DUAL_NORMS)
 @pytest.mark.parametrize(("loss", "n_classes"), [("squared_hinge", 2), ("log_loss", 2), ("squared_hinge", 4)])
 def test_norms_of_other_gradients(loss, n_classes, penalty, shard_parts):
     X, y, dataset = made(n_classes)
-    descent, dtype = Descent("line_search", False, 0), np.dtype(float)
-    task = ChunkTask(
-        dataset, None, objective(loss, penalty), 1e-3, 1e-3, descent, dtype, ThreadEngine(1), None
-    )
+    task = task_of(dataset, loss, 1e-3, penalty)
     plan = replace(PLAN, n_kept=n_classes - 1, shard_parts=shard_parts)
     rows = np.zeros((len(CANDIDATES), task.width))
     rows[:, :n_classes] = 0.3 * np.random.default_rng(5).standard_normal((len(CANDIDATES), n_classes))
@@ -66,6 +70,70 @@ def test_norms_of_other_gradients(loss, n_classes, penalty, shard_parts):
     else:
         assert norms[:30].sum() > 1.2 * expected[:30].sum()
         assert norms[others].max() > expected[others].max()
+
+
+def test_columns_whose_bounds_exceed_the_penalty_are_read_once_more():
+    X, y, dataset = made(4)
+    alpha, none = 3e-2, np.empty(0, np.int64)
+    task = task_of(dataset, "squared_hinge", alpha)
+    spill = Spill(dataset, None, 1, 0, None, exact_rows(dataset))
+    found = []
+    try:
+        anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(4))
+        for again in (False, True):
+            spill.n_bytes = 0
+            certifier = Certifier(task, replace(PLAN, n_kept=3, free_bytes=1 << 24))
+            certified = certifier.certify(spill, anchor, none, Norms.EXACT, 1.0, looks_again=again)
+            found.append((certified, spill.n_bytes))
+    finally:
+        spill.close()
+    (bounds, once), (exact, n_bytes) = found
+    zero = np.zeros((N_FEATURES, 4))
+    _, gradient, _ = loss_and_gradient("squared_hinge", X.toarray(), y, zero, np.zeros(4), np.ones(N_ROWS))
+    norms = np.linalg.norm(gradient, axis=1)
+    doubtful = bounds.sums.norms > alpha
+    assert 0 < doubtful.sum() < (bounds.sums.norms > 0).sum()
+    np.testing.assert_allclose(exact.sums.norms[doubtful], norms[doubtful], rtol=1e-5)
+    assert np.array_equal(exact.sums.norms[~doubtful], bounds.sums.norms[~doubtful])
+    assert np.array_equal(exact.measured.doubted, np.flatnonzero(doubtful))
+    assert exact.measured.largest_norm == pytest.approx(norms.max(), rel=1e-5)
+    assert bounds.lower < exact.lower
+    assert once < n_bytes < 2 * once
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["squared_hinge", "log_loss"])
+def test_passes_over_all_columns_prove_what_those_over_shards_do(loss, fit_intercept, monkeypatch):
+    _, _, dataset = made(4)
+    alpha = 5e-2 if loss == "squared_hinge" else 1e-2
+    task = task_of(dataset, loss, alpha)
+    task = replace(task, descent=replace(task.descent, fit_intercept=fit_intercept))
+    near = solve(dataset, alpha=1.2 * alpha, loss=loss, fit_intercept=fit_intercept, memory_limit=1 << 30)
+    every = np.arange(N_FEATURES)
+    spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
+    found = []
+    try:
+        spill.add(every)
+        rows = np.pad(near.coef, ((0, 0), (0, task.width - 4)))
+        coef = Coefficients.zeros(task.width).updated([(near.features, rows)])
+        anchor = evaluate(task, spill, coef, near.intercept)
+        n_kept = task.objective.loss.n_kept(4)
+        certifier = Certifier(task, replace(PLAN, n_kept=n_kept, most_candidates=N_FEATURES))
+        for name in ("columns", "shards"):
+            spill.n_bytes = 0
+            if name == "shards":
+                monkeypatch.setattr(Certifier, "_needs_shards", lambda *_: True)
+            found.append((certifier.certify(spill, anchor, every, Norms.EXACT, 1.0), spill.n_bytes))
+    finally:
+        spill.close()
+    (columns, n_bytes), (shards, more_bytes) = found
+    assert len(near.features) > 0
+    assert 0 < columns.lower < near.objective
+    assert n_bytes < more_bytes
+    assert columns.lower == pytest.approx(shards.lower, rel=1e-9)
+    assert columns.measured.violation == pytest.approx(shards.measured.violation, rel=1e-5)
+    np.testing.assert_allclose(columns.sums.gradient, shards.sums.gradient, atol=1e-9)
+    np.testing.assert_allclose(columns.sums.norms, shards.sums.norms, rtol=1e-5, atol=1e-9)
 
 
 def test_features_without_gradients_become_candidates():

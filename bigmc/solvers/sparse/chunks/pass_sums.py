@@ -34,10 +34,11 @@ class PassRequest:
     shard_parts : int
         Parts that a shard is cut into, so that the scores of one fit into memory.
     held_bytes : int
-        Decoded columns of a shard that is cut are held in memory for all its parts if they take at most this;
-        else each part reads them again.
+        Decoded columns of a shard that is cut are held in memory for all its parts, so many bytes at a time.
     every : int
         Of so many parts of a shard one is gone through.
+    only : bool
+        Nothing is wanted of other features.
     """
 
     objective: Objective
@@ -50,6 +51,7 @@ class PassRequest:
     shard_parts: int = 1
     held_bytes: int = 0
     every: int = 1
+    only: bool = False
 
 
 @dataclass

@@ -72,7 +72,7 @@ class ChunkPlan:
     shard_parts : int
         Parts that a pass cuts each shard into, because the scores of all its rows are too many.
     held_shard_bytes : int
-        Decoded columns of such a shard that stay in memory for all its parts, at most.
+        Decoded columns of such a shard that are in memory for all its parts together, at most.
     """
 
     free_bytes: int
@@ -206,16 +206,16 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     def worker_bytes(cut: Cut) -> int:
         larger = 1.3 if cut.parts == 1 else 1.5  # parts are drawn, some larger than others
         scores = int(larger * shard_rows / cut.parts * row)
-        # what is held has offsets of its columns; entries of a part are chosen block by block
-        more = (block_bytes if cut.parts > 1 else 0) + (8 * size.n_features if cut.held_bytes else 0)
-        more += cut.held_bytes + (1 << 18 if small else 2 << 20)
+        # entries of a part are chosen block by block
+        more = cut.held_bytes + (block_bytes if cut.parts > 1 else 0) + (1 << 18 if small else 2 << 20)
         return 2 * block_bytes + scores + more + 4 * size.n_features
 
     n_kept = size.n_kept or size.n_classes
     vectors = wanted * gradient_bytes(n_kept, 1)
     shares = _PART_SHARES if size.n_classes > _MANY_CLASSES else (1.0 - vectors / max(free, 1),)
     most = [int(share * free) for share in shares]
-    cut = _cut(worker_bytes, most, size.largest_shard * entry_bytes)
+    shard = size.largest_shard * entry_bytes + 8 * size.n_features  # entries, and offsets of columns
+    cut = _cut(worker_bytes, most, shard, block_bytes)
     worker = worker_bytes(cut)
     # a pass holds no chunk, and rounds no shard
     samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(
@@ -253,14 +253,15 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     return replace(plan, most_candidates=most_candidates)
 
 
-def _cut(worker_bytes: Callable[[Cut], int], most: Sequence[int], held: int) -> Cut:
+def _cut(worker_bytes: Callable[[Cut], int], most: Sequence[int], shard: int, block: int) -> Cut:
     """Return the fewest parts of shards with which a worker takes at most so many bytes, tried in turn.
 
-    Reading shards once comes first: their columns are held for all parts if they can be. If nothing comes to
-    what a worker may take, it is what takes the least.
+    At best all columns of a shard, of `shard` bytes, are held for all its parts; else it is a block of them,
+    and the scores of the parts are computed anew for every block. If nothing comes to what a worker may take,
+    it is what takes the least.
     """
-    once = [Cut(1), *(Cut(n, held) for n in _SHARD_PARTS)]
-    again = [Cut(n) for n in _SHARD_PARTS]
-    wanted = [(cut, limit) for cuts in (once, again) for limit in most for cut in cuts]
+    whole = [Cut(1), *(Cut(n, shard) for n in _SHARD_PARTS)]
+    blocks = [Cut(n, block) for n in _SHARD_PARTS]
+    wanted = [(cut, limit) for cuts in (whole, blocks) for limit in most for cut in cuts]
     fitting = (cut for cut, limit in wanted if worker_bytes(cut) <= limit)
-    return next(fitting, min(once + again, key=worker_bytes))
+    return next(fitting, min(whole + blocks, key=worker_bytes))

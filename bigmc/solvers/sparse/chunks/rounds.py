@@ -238,9 +238,9 @@ class ChunkRounds:
                 state.layers = [*state.layers, certified.written]
             # what is written during a pass is named by estimates, or did not fit: rounds without the rest
             # end with a bound that the largest gradient of it decides
-            known = self._columns.with_large_norms(state) if certified.sums.signed else chosen
-            if further is None or self._columns.missing(state, known):
-                state.layers = self._columns.choose(state, self._columns.choosable(state, known))
+            known = self._columns.known_after(chosen, certified)
+            if self._columns.missing(state, known) or (further is None and not self._columns.complete(state)):
+                state.layers = self._columns.choose(state, np.union1d(known, before))
                 self._write()
             if norms is Norms.ROUGH or not np.isin(np.concatenate(state.layers), chosen).all():
                 self._evaluate()
@@ -253,10 +253,10 @@ class ChunkRounds:
 
     def _pass(self, chosen: NDArray[np.int64], further: Further = None) -> Certified:
         """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
-        state = self.state
+        state, spill = self.state, self._columns.spill
         assert state.anchor is not None
-        spill = self._columns.spill
-        certified = self._certifier.certify(spill, state.anchor, chosen, self._norms, state.scale, further)
+        known, last = bool(state.history), state.scale  # at first it is not known what has weights
+        certified = self._certifier.certify(spill, state.anchor, chosen, self._norms, last, further, known)
         self._norms, state.scale, state.doubted = Norms.EXACT, certified.scale, certified.measured.doubted
         self._count_spill()
         return certified

@@ -40,23 +40,38 @@ class Watch(Protocol):
         """Return what looks at the blocks of the shard with number `s`, which has `n_rows` rows."""
 
 
-def decoded_blocks(dataset: Dataset, shard: Shard, n_entries: int, n_columns: int) -> Iterator[Block]:
+def decoded_blocks(
+    dataset: Dataset,
+    shard: Shard,
+    n_entries: int,
+    n_columns: int,
+    features: NDArray[np.int64] | None = None,
+) -> Iterator[Block]:
     """Decode the columns of a shard, as many entries and columns at a time, but one column at least.
 
-    The arrays of a block are used again for the next.
+    Of increasing `features`, if given, it is ranges between the first and the last of some. The arrays of a
+    block are used again for the next.
     """
     entries = max(n_entries, shard.n_rows)
     rows, values = np.empty(entries, np.uint16), np.ones(entries, dataset.dtype)
     lo = 0
     while lo < shard.n_features:
+        if features is not None:
+            after = int(np.searchsorted(features, lo))
+            if after == len(features):
+                return
+            lo = int(features[after])
         offsets = shard.indptr(lo, min(lo + n_columns, shard.n_features))
         width = max(1, int(np.searchsorted(offsets, offsets[0] + entries, side="right")) - 1)
+        end = lo + width
+        if features is not None:
+            width = int(features[np.searchsorted(features, end) - 1]) + 1 - lo
         start, stop = int(offsets[0]), int(offsets[width])
         if stop > start:
             shard.read(start, stop, rows, None if dataset.weighting.binary else values)
             n = stop - start
             yield Block(lo, lo + width, offsets[: width + 1] - start, rows[:n], values[:n])
-        lo += width
+        lo = end
 
 
 def of_rows(block: Block, place: NDArray[np.int32]) -> Block:

@@ -23,7 +23,7 @@ from bigmc.solvers.sparse.scratch.layer_reader import stored_blocks
 from bigmc.solvers.sparse.scratch.layer_writer import Layer, LayerWriter
 from bigmc.solvers.sparse.scratch.row_scales import RowsOf
 from bigmc.solvers.sparse.scratch.scratch_arrays import ScratchArrays, Stored
-from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch
+from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, decoded_blocks
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import hashed_shares
 from bigmc.store.shards.shard import Shard
@@ -246,25 +246,9 @@ class Spill:
 
     def _blocks(self, shard: Shard, features: NDArray[np.int64] | None) -> Iterator[Block]:
         """Decode ranges of columns: those between the first and last of some `features`, or all."""
-        rows, values = np.empty(PIECE_ENTRIES, np.uint16), np.ones(PIECE_ENTRIES, self._dataset.dtype)
-        lo = 0
-        while lo < shard.n_features:
-            if features is not None:
-                after = np.searchsorted(features, lo)
-                if after == len(features):
-                    return
-                lo = int(features[after])
-            offsets = shard.indptr(lo, min(lo + PIECE_FEATURES, shard.n_features))
-            end = lo + max(1, int(np.searchsorted(offsets, offsets[0] + PIECE_ENTRIES, side="right")) - 1)
-            hi = end if features is None else int(features[np.searchsorted(features, end) - 1]) + 1
-            offsets = offsets[: hi - lo + 1]
-            start, stop = int(offsets[0]), int(offsets[-1])
-            if stop > start:
-                shard.read(start, stop, rows, None if self._dataset.weighting.binary else values)
-                self.n_bytes += (stop - start) * self._entry_bytes
-                n = stop - start
-                yield Block(lo, hi, offsets - start, rows[:n], values[:n])
-            lo = end
+        for block in decoded_blocks(self._dataset, shard, PIECE_ENTRIES, PIECE_FEATURES, features):
+            self.n_bytes += len(block.indices) * self._entry_bytes
+            yield block
 
     def _write(self, array: NDArray[Any]) -> Stored:
         stored = self._arrays.write(array)
