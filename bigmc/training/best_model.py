@@ -96,10 +96,9 @@ def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, M
     course = search.run()
     course = course._replace(sizes=search.sizes(course.best.candidate))
     winner = linear_winner(course, data, limits)
-    samples, candidate = winner.samples(data), course.best.candidate
     if winner.size is None:
+        samples = winner.samples(data)
         learner = learner_of(winner.options(samples))
         return course, winner.completed(learner.train(samples, Resources(engine, limits.memory)).model)
-    start = search.validation.duals(candidate)
-    trained = train_with_size(samples, candidate, winner.size, winner.max_features, engine, start)
-    return course, winner.completed(trained.model)
+    start = search.validation.duals(course.best.candidate)
+    return course, winner.completed(train_with_size(data, winner, engine, start).model)

@@ -233,7 +233,8 @@ class Fit:
         if winner.parts:
             return SumModel.of([self._model(part) for part in winner.parts], np.array(winner.part_weights))
         if winner.size is not None:
-            return self._sized("whole", winner, self._data, self._placed(self._duals(winner)))
+            duals, self._measured_duals = self._placed(self._duals(winner)), None
+            return self._sized("whole", winner, self._data, duals)
         warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
         start = self._measured_model(winner) if warm else None
         return self._trained("whole", winner, self._data, start)
@@ -266,26 +267,26 @@ class Fit:
         data, train = self._data, self._splits.train
         spans = zip(data.shards, pairwise(data.base), strict=True)
         places = [np.arange(*span) for shard, span in spans if shard.split == train]
-        return Duals(duals.values, np.concatenate(places))
+        return Duals(duals.values, np.concatenate(places), used_once=True)
 
     def _sized(self, name: str, winner: Winner, samples: Dataset, start: Duals | None) -> Model:
         """Train a ridge model of a size, or find it in the folder."""
         file = self._folder / f"{name}-{winner.kind}.model"
         if not file.exists():
-            trained = self._train_sized(winner, samples, start)
-            if name == "measured":
+            measures = name == "measured"
+            trained = self._train_sized(winner, samples, start, keep_duals=measures)
+            if measures:
                 self._measured_duals, self._searched = trained.duals, None
             trained.model.save(file, deflation=QUICK_DEFLATION)
             del trained  # before the copy of the model from the file
         return load_model(file)
 
-    def _train_sized(self, winner: Winner, samples: Dataset, start: Duals | None) -> Trained:
-        assert winner.candidate is not None
-        assert winner.size is not None
-        rows, most = winner.samples(samples), winner.max_features
+    def _train_sized(
+        self, winner: Winner, samples: Dataset, start: Duals | None, keep_duals: bool = False
+    ) -> Trained:
         tidy()  # what the model before was measured with
         ends, began = self._next_end(samples), time.monotonic()
-        trained = train_with_size(rows, winner.candidate, winner.size, most, self._engine, start, ends)
+        trained = train_with_size(samples, winner, self._engine, start, ends, keep_duals)
         self._pass_seconds = (time.monotonic() - began) / (trained.model.n_iter + 1)
         return trained
 

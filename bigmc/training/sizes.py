@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.training.ridges import TOL
 from bigmc.training.trials import Candidate, Size, Truth, Verdict
+from bigmc.training.winner import Winner
 
 STEP = 10**0.5
 """Factor from one number of features to the next smaller one."""
@@ -60,18 +62,30 @@ class HeldOutRows(NamedTuple):
     truth: Truth
 
 
-class Duals(NamedTuple):
+@dataclass
+class Duals:
     """Dual variables of a ridge model, for a similar one to start from.
 
     Attributes
     ----------
-    values : float32 array of shape (n_given, width)
+    values : float32 array of shape (n_given, width) or None
+        None once they have been forgotten.
     places : int64 array of shape (n_given,) or None
         Their samples; None means all.
+    used_once : bool
+        Whether they are forgotten once a model has started from them: with many classes they are large.
     """
 
-    values: NDArray[np.float32]
+    values: NDArray[np.float32] | None
     places: NDArray[np.int64] | None = None
+    used_once: bool = False
+
+    def put_into(self, problem: DualDescent) -> None:
+        """Start a problem from them."""
+        assert self.values is not None
+        problem.start_from(self.values, self.places)
+        if self.used_once:
+            self.values = None
 
 
 def size_curve(
@@ -132,38 +146,35 @@ def smallest_good(curve: Sequence[Size], most: int | None, n_held_out: int) -> S
 
 
 class Trained(NamedTuple):
-    """A model, and the dual variables of the model of all features that selected its features."""
+    """A model; where asked for, the dual variables of that of all features, which selected its features."""
 
     model: LinearModel
-    duals: Duals
+    duals: Duals | None
 
 
 def train_with_size(
     dataset: Dataset,
-    candidate: Candidate,
-    size: Size,
-    most: int | None,
+    winner: Winner,
     engine: Engine,
     start: Duals | None = None,
     ends: float = math.inf,
+    keep_duals: bool = False,
 ) -> Trained:
     """Train a ridge model with the most important features, rounded weights and a certificate.
 
     Parameters
     ----------
     dataset : Dataset
-        All rows, weighted for the candidate; they must fit into memory (`DualDescent.memory`).
-    candidate : Candidate
-        A candidate with a ridge only.
-    size : Size
-        Determines the share of occurring features to keep.
-    most : int or None
-        Maximum number of features.
+        All rows; they must fit into memory (`DualDescent.memory`).
+    winner : Winner
+        A candidate with a ridge only, and which share of the occurring features to keep, at most how many.
     engine : Engine
     start : Duals, optional
         Of a similar model.
     ends : float, optional
         Time by `time.monotonic` at which to end with what there is.
+    keep_duals : bool, optional
+        Whether to return the dual variables.
 
     Returns
     -------
@@ -171,15 +182,22 @@ def train_with_size(
         The certificate is for the problem with only the kept features, the objective that of the rounded
         weights.
     """
+    candidate, size = winner.candidate, winner.size
+    assert candidate is not None
+    assert size is not None
+    dataset = winner.samples(dataset)
     ridge = _ridge_of(dataset, candidate)
     duals = descend_all(dataset, candidate, engine, start, ends)
-    whole = Duals(duals.duals())
-    n = size.count(len(duals.features), most)
+    whole = None
+    n = size.count(len(duals.features), winner.max_features)
     if n < len(duals.features):
         features = np.sort(by_norm(duals)[:n])
+        whole = Duals(duals.take_duals(), used_once=not keep_duals)
         del duals  # free the memory before allocating the next
         dataset = with_shared_scale(dataset, features)
         duals = _descended(dataset, dataset.sample_weights(), ridge, engine, features, whole, ends)
+    elif keep_duals:
+        whole = Duals(duals.duals())
     step = _round(duals)
     multiples, intercept = _multiples(duals, step), duals.intercept.astype(np.float64)
     used = multiples.any(axis=1)
@@ -207,7 +225,7 @@ def train_with_size(
         n_passes=1,
         step=step,
     )
-    return Trained(model, whole)
+    return Trained(model, whole if keep_duals else None)
 
 
 def descend_all(
@@ -217,7 +235,7 @@ def descend_all(
     start: Duals | None = None,
     ends: float = math.inf,
 ) -> DualDescent:
-    """Return the ridge model of all features; arguments as of `train_with_size`."""
+    """Return the ridge model of all features, of weighted rows; arguments as of `train_with_size`."""
     ridge = _ridge_of(dataset, candidate)
     return _descended(dataset, dataset.sample_weights(), ridge, engine, start=start, ends=ends)
 
@@ -263,7 +281,7 @@ def _descended(
 ) -> DualDescent:
     duals = DualDescent(dataset, engine, sample_weight=weights, features=features)
     if start is not None:
-        duals.start_from(*start)
+        start.put_into(duals)
     duals.descend(ridge, TOL, _EPOCHS, ends)
     return duals
 

@@ -9,10 +9,12 @@ from measured import said_number
 
 import bigmc
 from bigmc.engine import ThreadEngine
+from bigmc.model.calibration import Calibration
 from bigmc.store.dataset import Dataset
 from bigmc.training.sizes import train_with_size
 from bigmc.training.trials import Candidate, Size
 from bigmc.training.validation import Limits, Validation
+from bigmc.training.winner import Winner
 
 MEASURE = """
 import json, sys, threading, time
@@ -81,12 +83,11 @@ def test_folds_that_do_not_fit_together_take_turns_to_the_same_scores(dataset):
 
 def test_a_training_whose_time_is_over_ends_with_an_honest_gap(dataset):
     """One epoch was made, and the gap that is told holds: the optimum is not below the bound."""
-    candidate = Candidate(None)
-    size = Size(1, 1.0, 1.0, 0.0, None)
+    winner = Winner("sparse", Candidate(None), Calibration(), size=Size(1, 1.0, 1.0, 0.0, Calibration()))
     engine = ThreadEngine(1)
     now = time.monotonic()
-    hurried = train_with_size(dataset, candidate, size, None, engine, ends=now).model
-    done = train_with_size(dataset, candidate, size, None, engine).model
+    hurried = train_with_size(dataset, winner, engine, ends=now).model
+    done = train_with_size(dataset, winner, engine).model
     assert hurried.n_iter == 1 < done.n_iter
     assert hurried.certificate["gap"] > done.certificate["gap"]
     assert hurried.certificate["lower"] <= done.objective <= hurried.objective

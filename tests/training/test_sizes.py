@@ -20,10 +20,10 @@ from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 from bigmc.training.fit import Fit
-from bigmc.training.sizes import by_norm, smallest_good, train_with_size, with_shared_scale
+from bigmc.training.sizes import Duals, by_norm, smallest_good, train_with_size, with_shared_scale
 from bigmc.training.trials import Candidate, Size
 from bigmc.training.validation import Limits
-from bigmc.training.winner import Splits
+from bigmc.training.winner import Splits, Winner
 
 N_ROWS, N_CLASSES, N_FEATURES = 500, 5, 1500
 
@@ -44,6 +44,23 @@ def size_of(share, **fields):
     return Size(
         int(share * 100), share, **{"quality": 0.5, "log_loss": 1.0, **fields}, calibration=Calibration()
     )
+
+
+def winner_of(max_features):
+    return Winner("sparse", Candidate(None), Calibration(), size=size_of(1.0), max_features=max_features)
+
+
+def test_dual_variables_that_nothing_else_starts_from_are_forgotten():
+    X, y = counts()
+    data, engine = Dataset.from_arrays(X, y), ThreadEngine(1)
+    kept = train_with_size(data, winner_of(60), engine, keep_duals=True).duals
+    once = Duals(kept.values, used_once=True)
+    model = train_with_size(data, winner_of(60), engine, kept).model
+    trained = train_with_size(data, winner_of(60), engine, once)
+    np.testing.assert_array_equal(trained.model.coef, model.coef)
+    assert kept.values is not None
+    assert once.values is None
+    assert trained.duals is None
 
 
 def seen(X, kept):
@@ -79,7 +96,7 @@ def test_features_that_decide_have_the_largest_norms():
 def test_the_certificate_is_of_the_kept_features_and_the_rounded_weights(tmp_path):
     X, y = counts()
     data = Dataset.from_arrays(X, y, weighting=Weighting(l2=True))
-    model = train_with_size(data, Candidate(None), size_of(1.0), 60, ThreadEngine(1)).model
+    model = train_with_size(data, winner_of(60), ThreadEngine(1)).model
     assert len(model.features) <= 60
     multiples = model.coef / model.step
     np.testing.assert_allclose(multiples, np.rint(multiples), atol=1e-4)
@@ -104,7 +121,7 @@ def test_the_certificate_is_of_the_kept_features_and_the_rounded_weights(tmp_pat
 def test_every_wrong_byte_of_a_deflated_file_is_noticed(tmp_path):
     X, y = counts()
     data = Dataset.from_arrays(X, y)
-    model = train_with_size(data, Candidate(None), size_of(1.0), 5, ThreadEngine(1)).model
+    model = train_with_size(data, winner_of(5), ThreadEngine(1)).model
     model.save(tmp_path / "m")
     raw = (tmp_path / "m").read_bytes()
     for place in range(0, len(raw), 41):

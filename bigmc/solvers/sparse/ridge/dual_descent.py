@@ -148,6 +148,10 @@ class DualDescent:
         """Return a copy of the dual variables, for `start_from`, shape (n_samples, width)."""
         return self._duals.copy()
 
+    def take_duals(self) -> NDArray[np.float32]:
+        """Return the dual variables themselves, as the last use of this object."""
+        return self._duals
+
     def start_from(self, duals: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> None:
         """Start from dual variables of a similar problem: of other features, weights or fewer samples.
 
