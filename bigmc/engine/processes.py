@@ -8,12 +8,13 @@ import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
+from types import SimpleNamespace
 
 import pyarrow as pa
 from numba.core.registry import cpu_target
 from threadpoolctl import threadpool_limits
 
-from bigmc.budget import give_back_free_pages
+from bigmc.budget import current_memory, give_back_free_pages
 from bigmc.kernels.compile_server import compile_elsewhere
 
 # Numba prepares LLVM (30 MB) at the first call of a kernel, and pyarrow
@@ -33,6 +34,13 @@ ROOMY_LIMIT = 512_000_000
 """Memory limit from which on up to a sixteenth of it is kept after freeing: getting new pages from the system
 takes a quarter of the processor time of an ingest."""
 
+_KEPT_SHARE = 4
+"""The process may grow by such a limit over this before `trim_if_full` gives back free pages: after every
+shard, that took up to a tenth of the processor time of an ingest, since the pages are needed again."""
+
+_state = SimpleNamespace(full=0)
+"""Resident bytes from which on `trim_if_full` gives back free pages."""
+
 
 @contextmanager
 def prompt_release(limit: int = 0) -> Iterator[None]:
@@ -46,7 +54,8 @@ def prompt_release(limit: int = 0) -> Iterator[None]:
     in use.
     """
     compile_elsewhere()
-    pool = pa.default_memory_pool()
+    pool, full = pa.default_memory_pool(), _state.full
+    _state.full = current_memory() + limit // _KEPT_SHARE if limit >= ROOMY_LIMIT else 0
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc; musl returns freed memory anyway
         roomy = limit >= ROOMY_LIMIT
@@ -58,6 +67,7 @@ def prompt_release(limit: int = 0) -> Iterator[None]:
         yield
     finally:
         pa.set_memory_pool(pool)
+        _state.full = full
         trim()
 
 
@@ -65,6 +75,12 @@ def trim() -> None:
     """Return the free pages inside the heap, which is fragmented by small blocks."""
     _ARROW_POOL.release_unused()
     give_back_free_pages()
+
+
+def trim_if_full() -> None:
+    """Return the free pages inside the heap, unless the limit of `prompt_release` is far from reached."""
+    if current_memory() >= _state.full:
+        trim()
 
 
 def tidy() -> None:

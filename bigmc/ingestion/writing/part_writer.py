@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bigmc.engine.processes import trim
+from bigmc.engine.processes import trim_if_full
 from bigmc.ingestion.columns.features import Samples
 from bigmc.ingestion.columns.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
 from bigmc.ingestion.columns.number_columns import Numbers
@@ -143,7 +143,7 @@ class PartWriter:
                 names = helpers.submit(self._count_names, ready)
             for split, some, table in self._by_split(batch, ready.samples):
                 if writer.add(split, some, table):
-                    trim()
+                    trim_if_full()
             yield n_rows, batch.n_bytes
         if names is not None:
             names.result()

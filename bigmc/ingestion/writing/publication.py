@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bigmc.engine.processes import trim
+from bigmc.engine.processes import trim_if_full
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.labels import LabelTypes, agree_on_sets, extend_classes, merge_classes, recode
 from bigmc.ingestion.hashing.feature_names import merge_names
@@ -74,11 +74,11 @@ class Publication:
             If the rows have fewer than two classes, or no features.
         """
         parts = self.parts
-        trim()
+        trim_if_full()
         # Without their labels, which are read again where they are needed: every part may have all of them.
         receipts = [replace(PartReceipt.read(self._folder_of(part)), labels=[]) for part in parts]
         classes = self._classes(receipts)
-        trim()
+        trim_if_full()
         entries = self._place_shards(receipts, classes, n_features, progress)
         if not sum(entry.nnz for entry in entries):
             raise DataError(f"{parts[0].path}: the rows have no features", "name columns that have values")
@@ -160,7 +160,7 @@ class Publication:
         with replacing(self.to / NAMES) as file:
             pq.write_table(pa.concat_tables([names, columns]), file, compression="zstd")
         del names
-        trim()
+        trim_if_full()
         return [NAMES]
 
     def _write_rejects(self, receipts: Sequence[PartReceipt]) -> list[str]:
