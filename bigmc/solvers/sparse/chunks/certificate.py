@@ -314,17 +314,17 @@ class Certifier:
         None if gradients that are known violate more. There is memory for half as many gradients beside those
         of the pass.
         """
-        known = sums.norms[chosen]
-        least = max(self._task.alpha * (1.0 + _NEARLY), float(known.max(initial=0.0)))
+        known, alpha = sums.norms[chosen], np.float32(self._task.alpha)
         sums.norms[chosen] = 0.0
-        if sums.signed or not (sums.norms > least).any():
-            doubtful = chosen[:0]
-        else:
-            doubtful = np.flatnonzero(sums.norms > np.float32(self._task.alpha))
-        most = self._plan.most_gradients(spill.held_bytes + self._plan.writer_bytes(*spill.size)) // 2
-        if len(doubtful) > most:
-            largest = np.argsort(-sums.norms[doubtful], kind="stable")[:most]
-            doubtful = np.sort(doubtful[largest])
+        doubtful, over = chosen[:0], sums.norms[sums.norms > alpha]
+        largest = max(self._task.alpha * (1.0 + _NEARLY), float(known.max(initial=0.0)))
+        if not sums.signed and over.max(initial=0.0) > largest:
+            most = self._plan.most_gradients(spill.held_bytes + self._plan.writer_bytes(*spill.size)) // 2
+            least = alpha
+            if len(over) > most:
+                over.partition(len(over) - most - 1)
+                least = over[len(over) - most - 1]
+            doubtful = np.flatnonzero(sums.norms > least)
         sums.norms[chosen] = known
         return doubtful
 
