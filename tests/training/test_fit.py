@@ -180,9 +180,8 @@ def test_a_weighting_that_is_hardly_behind_is_tried_again_at_the_best_ridge(
 
     def attempt(candidate):
         gain = {"tfidf": 0.0, "binary tfidf": 0.15, "l2": 0.05}[candidate.weighting]
-        quality = (
-            at_first[candidate.weighting] + gain - 0.3 * (candidate.loss != HINGE or candidate.alpha > 0)
-        )
+        quality = at_first[candidate.weighting] + gain * (candidate.ridge < 0.9)
+        quality -= 0.3 * (candidate.loss != HINGE or candidate.alpha > 0)
         return replace(known, candidate=candidate, quality=quality, log_loss=1.0 - quality)
 
     monkeypatch.setattr(search.validation, "attempt", attempt)
