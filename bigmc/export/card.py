@@ -11,7 +11,7 @@ from bigmc.model import Model
 from bigmc.reporting.certificate import bounds
 
 _LISTED = 20
-"""Classes that are listed; of more the first ones."""
+"""Maximum number of classes listed."""
 
 _SHOWN_PARAMS = ("loss", "penalty", "alpha", "ridge", "tol", "C", "n_rounds", "max_depth", "class_weight")
 

@@ -11,7 +11,7 @@ from bigmc.export.sklearn_pipeline import linear_model
 from bigmc.model import LinearModel, Model
 
 OPSET = 18
-"""Version of the operators; what runtimes of 2023 and later know."""
+"""Version of the operators, known to runtimes of 2023 and later."""
 
 
 def onnx_graph(model: Model) -> bytes:
@@ -86,7 +86,7 @@ def _weighting(
         constants["smallest"] = np.array([np.finfo(np.float32).tiny], np.float32)
         nodes += [
             helper.make_node("ReduceL2", [name, "axes"], ["norm"], keepdims=1),
-            helper.make_node("Max", ["norm", "smallest"], ["divisor"]),  # a row of zeros stays one
+            helper.make_node("Max", ["norm", "smallest"], ["divisor"]),  # a row of zeros stays zero
             helper.make_node("Div", [name, "divisor"], ["normed"]),
         ]
         name = "normed"

@@ -5,8 +5,8 @@ from pkgutil import resolve_name
 from bigmc.learners.base import Learner, Trained
 from bigmc.options.learners import LearnerOptions
 
-#: Where every learner is, by its name, which is also the kind of its models (see `bigmc.model.KINDS`). Only
-#: the requested one is imported: each has a solver of its own, and one brings scipy and HiGHS along.
+#: Class of every learner by its name, which is also the kind of its models (see `bigmc.model.KINDS`). Only
+#: the requested one is imported: each has a solver of its own, and one imports scipy and HiGHS.
 LEARNERS: dict[str, str] = {
     "sparse": "bigmc.learners.sparse:SparseLearner",
     "boost": "bigmc.learners.boosting:BoostingLearner",

@@ -23,7 +23,7 @@ from bigmc.options.learners import LearnerOptions
 from bigmc.solvers import Checkpoint
 from bigmc.store.dataset import Dataset
 
-#: Bytes of a block that is read to name a column with missing values.
+#: Bytes of a block when searching for a column with missing values.
 _BLOCK_BYTES = 1 << 22
 
 

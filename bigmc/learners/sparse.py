@@ -24,7 +24,7 @@ AUTO_TOL, GIVEN_TOL = 0.1, 1e-3
 """Gaps to reach: the first loses no accuracy, the second makes objectives comparable."""
 
 RIDGE_OF_LOSS = {"log_loss": 0.1}
-"""The ridge times the number of samples, where it is not 1: logistic losses are best with less of it."""
+"""The ridge times the number of samples, if it is not 1: the logistic loss is best with a smaller one."""
 
 
 class Settings(NamedTuple):
@@ -120,7 +120,7 @@ class SparseLearner(Learner):
             **run.record,
             classes=dataset.classes,
             features=solution.features,
-            # Weights are known no better than the scores they were computed with.
+            # Weights are no more accurate than the scores they were computed with.
             coef=solution.coef.astype(solution.score_dtype, copy=False),
             intercept=solution.intercept,
             gradient_norms=solution.norms,

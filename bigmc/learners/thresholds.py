@@ -22,9 +22,9 @@ from bigmc.model import Model
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.label_sets import pairs_of
 
-#: Leading bits of a float32 that count: sign, exponent and 9 of the mantissa.
+#: Leading bits of a float32 that are used: sign, exponent and 9 of the mantissa.
 _BITS = 18
-#: Share of the memory limit for scores, which the solver has left again, and bounds on what a worker takes.
+#: Share of the memory limit for scores, freed by the solver, and bounds on the memory of a worker.
 _SHARE = 0.25
 _LEAST, _MOST = 8 << 20, 256 << 20
 

@@ -1,4 +1,4 @@
-"""Trained models: saved in one file, they give scores."""
+"""Trained models: their file and their scores."""
 
 from bigmc.model.archive import FORMAT_VERSION
 from bigmc.model.base import Model

@@ -25,7 +25,7 @@ from bigmc.store.files.atomic import replacing
 from bigmc.store.files.npy import ArraySize, check_npy, read_npy, read_size
 from bigmc.store.files.untrusted import parse_json
 
-#: What the header must call itself.
+#: Name of the format in the header.
 FORMAT = "bigmc-model"
 #: Versions of the file format this package reads and writes: as they are, and deflated.
 FORMAT_VERSION, DEFLATED_VERSION = 1, 2
@@ -37,7 +37,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _ZIP_MAGIC = b"PK\x03\x04"
 #: How a zip file without a comment ends (the record that ends its directory), and in how many bytes.
 _ZIP_END, _ZIP_END_BYTES = b"PK\x05\x06", 22
-#: What zipfile raises on a file it cannot make sense of, whichever byte is wrong.
+#: Errors that zipfile raises on damaged files.
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
     NotImplementedError,
@@ -51,12 +51,12 @@ _ZIP_ERRORS = (
 _RETRAIN = "copy it again or train again"
 _GIVE_MODEL = "give a file that bigmc fit or bigmc train has written"
 _FIRST_BYTES = 1 << 16
-"""Bytes of an array that surely hold its NumPy header."""
+"""Bytes that are enough for the NumPy header of an array."""
 _PIECE = 1 << 20
 """Bytes of a member that are read at once to check it."""
 _Pieces = Sequence[bytes | memoryview]
 """Contents of a member, one after the other."""
-#: Bytes of an array for each byte of its file, at most, and those that any file may have: a stranger's file
+#: Maximum bytes of arrays per byte of the file, and bytes that any file may have: an untrusted file
 #: must not fill the memory.
 _MOST_INFLATED, _ALWAYS_INFLATED = 256, 64 << 20
 

@@ -1,4 +1,4 @@
-"""Base class of all models: a record of the training that gives scores."""
+"""Base class of all models: results of a training that score samples."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Model(Sized):
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen from here on
         set_field(self, "classes", label_array(self.classes))
-        # What JSON makes of them, so that a saved and loaded model is the same model.
+        # As they are after JSON, so that a saved and loaded model is the same model.
         for name in ("feature_spec", "params", "history"):
             set_field(self, name, as_json(getattr(self, name)))
         set_field(self, "certificate", {k: float(v) for k, v in self.certificate.items()})
@@ -178,7 +178,7 @@ class Model(Sized):
         return ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without the scorer, which is built again where it is needed."""
+        """Return the fields without the scorer, which is built again when needed."""
         return {name: value for name, value in self.__dict__.items() if name != "scorer"}
 
     @property

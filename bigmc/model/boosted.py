@@ -16,7 +16,7 @@ from bigmc.model.tree_scoring import BoostedScorer, Trees
 from bigmc.store.files.npy import ArraySize
 
 NODE_COST, EDGE_COST = 32, 32
-"""Bytes of a node and of an edge beside their arrays, while the copies that are scored are made."""
+"""Bytes of a node and of an edge besides their arrays, while the copies for scoring are made."""
 
 
 @dataclass(frozen=True, eq=False)

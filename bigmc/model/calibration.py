@@ -26,7 +26,7 @@ from bigmc.errors import ModelError
 SOFTMAX, SIGMOID, POWER = "softmax", "sigmoid", "power of a sigmoid"
 
 MOST_ROWS = 20_000
-"""Rows that calibration uses at most: a few numbers need no more."""
+"""Maximum rows for calibration: a few parameters need no more."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from bigmc.store.weighting import Weighting
 GAP_ENTRIES = CHUNK
 #: Entries decoded at once; a column has at most 65,536.
 _FEWEST_ENTRIES, MOST_ENTRIES = 1 << 16, 1 << 22
-#: Features whose offsets are looked at together.
+#: Features whose offsets are read together.
 WINDOW_FEATURES = 1 << 17
 
 
@@ -68,7 +68,7 @@ def column_runs(
                 end = min(end, int(breaks[gap]))
             begin = int(starts[at])
             size = int(stops[end - 1]) - begin
-            # Ones stand in for the values of a binary model; they need not be read.
+            # The values of a binary model are ones, which need not be read.
             values = None if weighting.binary else data
             shard.read(begin, begin + size, rows, values)
             yield ColumnRun(

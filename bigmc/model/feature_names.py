@@ -14,17 +14,17 @@ from bigmc.store.files.npy import ArraySize
 
 pc = LazyModule("pyarrow.compute")
 
-#: Most names kept of one feature, the most frequent ones; more only repeat that hashes collide.
+#: Maximum names kept of one feature, the most frequent ones; more would only show more collisions.
 NAMES_PER_FEATURE = 8
 
-#: Stands for the count of a column of the user's own, which has none.
+#: Stored instead of the count of a column that is not hashed, which has none.
 _NONE = -1
 
 NAME_COST = 120
 """Bytes of a name, besides its arrays, while a model is opened: a Python object, and in a sorted copy."""
 
 _COMPARED = 1024
-"""Names compared at once: they become Python objects for that."""
+"""Names compared at once, as Python objects."""
 
 _NAME_COLUMNS = {"bucket": pa.int64(), "name": pa.string(), "sign": pa.int8(), "count": pa.int64()}
 

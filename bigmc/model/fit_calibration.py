@@ -16,9 +16,9 @@ from bigmc.errors import DataError
 from bigmc.model.calibration import POWER, SIGMOID, Calibration
 
 _FITTED_ENTRIES, _COARSE_ENTRIES = 500_000, 60_000
-"""Scores that numbers are fitted to, at most; and those by which a start is chosen."""
+"""Maximum scores that parameters are fitted to, and those by which a start is chosen."""
 _CHUNK_ENTRIES = 65_536
-"""Scores of the rows worked on at once: their intermediate results stay in the cache."""
+"""Scores processed at once: their intermediate results stay in the cache."""
 
 _LOG_SCALES = (-7.0, 7.0)
 """Bounds of the logarithm of the factor."""
@@ -28,13 +28,13 @@ _STARTS = (0.0, -4.0)
 _EVIDENCE = 1.0
 """Gain in log-likelihood that a power must bring, by Akaike's criterion for one number more."""
 _TOL, _MOST_STEPS = 1e-6, 40
-"""Fall of the mean log loss that a step must promise, and steps at most."""
+"""Expected decrease of the mean log loss below which the fit stops, and maximum steps."""
 _FEW_ROWS = 3_000
 """Rows up to which a label counts as right with the chance (n + 1) / (n + 2) that Laplace's rule gives to
 what happened n times of n, as Platt (1999) smooths his targets: scores that tell few rows apart without a
 mistake would be made certainties, and one mistake later costs the log loss of thousands of rows."""
 _LONGEST_STEP = 1.0
-"""Of a parameter: the valley of equal losses is bent."""
+"""Of a parameter: the level sets of the loss are curved."""
 
 _Link = Callable[
     [NDArray[np.float32], NDArray[np.float64]], tuple[NDArray[np.float32], list[NDArray[np.float32]]]
@@ -80,7 +80,7 @@ class _HeldOut(NamedTuple):
 
     @classmethod
     def of(cls, scores: NDArray[np.float64], codes: NDArray[np.integer[Any]], most_entries: int) -> _HeldOut:
-        """Return evenly spaced rows of so many scores at most."""
+        """Return evenly spaced rows with at most `most_entries` scores."""
         if not len(scores):
             raise DataError("no rows are left to calibrate probabilities on", "hold out more rows")
         some = slice(None, None, -(-scores.size // most_entries))

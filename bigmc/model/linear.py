@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bigmc.store.dataset import Dataset
 
 _WEIGHTS_AT_ONCE = 1 << 18
-"""Of so many weights at a time a copy is made."""
+"""Weights copied at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ class LinearModel(Model):
         return {"intercept": float(self.intercept[c])}
 
     def figures(self) -> dict[str, float]:
-        """Return how many weights are not zero."""
+        """Return the number of non-zero weights."""
         return super().figures() | {"nnz": int(np.count_nonzero(self.coef))}
 
     def shard_tiles(
@@ -196,7 +196,7 @@ class LinearModel(Model):
 
 
 def _all_finite(coef: NDArray[Any]) -> bool:
-    """Return whether all weights are finite; looks at some rows at a time, in little memory."""
+    """Return whether all weights are finite; checks some rows at a time, in little memory."""
     step = _rows_at_once(coef.shape)
     return all(bool(np.isfinite(coef[lo : lo + step]).all()) for lo in range(0, len(coef), step))
 
@@ -204,7 +204,7 @@ def _all_finite(coef: NDArray[Any]) -> bool:
 def _put_non_zero(
     coef: NDArray[Any], values: NDArray[Any], classes: NDArray[Any], ends: NDArray[np.int64]
 ) -> None:
-    """Fill in the weights that are not zero, row after row, their classes, and where each row ends."""
+    """Write the non-zero weights, row after row, their classes, and the end of each row."""
     step, done = _rows_at_once(coef.shape), 0
     for lo in range(0, len(coef), step):
         some = coef[lo : lo + step]
@@ -231,5 +231,5 @@ def _dense(
 
 
 def _rows_at_once(shape: tuple[int, ...]) -> int:
-    """Return of how many rows to look at the weights at once."""
+    """Return the number of rows of weights to process at once."""
     return max(1, _WEIGHTS_AT_ONCE // max(1, shape[1] if len(shape) > 1 else 1))

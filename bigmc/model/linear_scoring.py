@@ -21,12 +21,12 @@ from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
 
-#: Up to this many features a table gives each feature's place (4 bytes each); above it, a search does.
+#: Up to this many features, rows of weights are found by a table (4 bytes each), above it by a search.
 TABLE_FEATURES = 1 << 24
 #: Default of the bytes that scoring a shard may use, excluding the scores.
 SCRATCH = 64 << 20
 
-#: A row of rounded weights has so many bytes, or a multiple of them; the last ones are a float32.
+#: A row of rounded weights has a multiple of this many bytes; the last ones are a float32.
 _ROW_BYTES = 16
 _SCALE_BYTES = 4
 

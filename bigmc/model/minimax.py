@@ -20,7 +20,7 @@ STOPS = {
     "time_limit": "Training ended because its time was over.",
     "rounding": "Training ended because nothing violates the bounds by more than rounding errors.",
 }
-"""Why training may end, and how that is said."""
+"""Reasons for training to stop, and their messages."""
 
 
 @dataclass(frozen=True, eq=False)

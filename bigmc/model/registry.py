@@ -29,7 +29,7 @@ from bigmc.store.weighting import Weighting
 
 T = TypeVar("T")
 
-#: What the model of each learner is, and a sum of models.
+#: Classes of the models of each learner, and of sums of models.
 KINDS: dict[str, type[Model]] = {
     "sparse": LinearModel,
     "boost": BoostedModel,

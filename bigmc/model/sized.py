@@ -59,11 +59,11 @@ class Sized(ABC):
 
     @classmethod
     def unpacked_bytes(cls, sizes: Mapping[str, ArraySize]) -> int:
-        """Return the bytes that are given back when a model has been opened."""
+        """Return the bytes that are freed when a model has been opened."""
         return _cost_of_names(sizes)
 
 
 def _cost_of_names(sizes: Mapping[str, ArraySize]) -> int:
-    """Return the bytes that checking the names takes beside their arrays."""
+    """Return the bytes for checking the names, besides their arrays."""
     names = sizes.get("names_ends")
     return 0 if names is None else NAME_COST * math.prod(names.shape)

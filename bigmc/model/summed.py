@@ -40,7 +40,7 @@ class SumModel(Model):
 
     @classmethod
     def of(cls, parts: Sequence[Model], part_weights: NDArray[np.float64]) -> Self:
-        """Return the sum of trained models; nothing is certified of it."""
+        """Return the sum of trained models; it has no certificate."""
         first = parts[0]
         return cls(
             KIND,

@@ -128,7 +128,7 @@ class Trees(NamedTuple):
 
 
 _KINDS = ("i", "i", "f", "i", "i", "b", "i", "i")
-"""Kinds of NumPy's types of the arrays of `Trees`."""
+"""Kinds of the NumPy dtypes of the arrays of `Trees`."""
 
 
 class _Group(NamedTuple):
@@ -226,7 +226,7 @@ class BoostedScorer:
         feature = np.where(asks, np.searchsorted(places, asked), 0).astype(np.int32)
         n_edges = np.diff(trees.edge_starts)
         last = np.append(n_edges, 0)[asked] + ~trees.missing_below[learners]
-        # Codes above a node's cut; none where it asks nothing.
+        # Codes above a node's cut; none if it does not split.
         low = np.where(asks, trees.node_cut[learners] + 1, 1).astype(np.uint8)
         high = np.where(asks, last, 0).astype(np.uint8)
         own = n_edges[places]

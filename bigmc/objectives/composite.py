@@ -32,7 +32,7 @@ from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Pen
 from bigmc.objectives.row_kernels import RowKernels
 
 ColumnWork = HingeWork | LossWork
-"""Columns that a team goes through, see `bigmc.kernels.linear.team`."""
+"""Columns that a team of threads processes, see `bigmc.kernels.linear.team`."""
 
 
 class Curvature(Enum):

@@ -1,4 +1,4 @@
-"""Losses: each one object that knows its name, its value, its dual and what an intercept does to it.
+"""Losses: each one object with its name, its value, its dual and the effect of an intercept.
 
 Most are given by sums over the samples, by own class (row) and other class (column), which the loss's
 `class_sums` adds up: `residuals`, from which its derivatives follow, `values` and `curvatures`. What is
@@ -98,7 +98,7 @@ class Loss(ABC):
         return gradients
 
     def dual_values(self, values: Floats) -> Floats:
-        """Return the values that the dual is made of."""
+        """Return the values in the dual."""
         return values
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Loss(ABC):
 
     @abstractmethod
     def largest_scale(self, residual_sum: float, value: float) -> float:
-        """Return the scale of the dual point of these residuals from which on its value does not grow."""
+        """Return the scale of the dual point of these residuals above which its value does not increase."""
 
     @abstractmethod
     def dual_value(
@@ -163,7 +163,7 @@ class _PairwiseHinge(_Hinge):
     set_kernels: ClassVar[LossKernels] = squared_hinge.SquaredHingeOfSets()
 
     def intercept_gradient(self, residuals: Floats) -> Floats:
-        """Return what flows into each class less what flows out."""
+        """Return the flow into each class minus the flow out of it."""
         return np.asarray(residuals.sum(axis=0) - residuals.sum(axis=1))
 
     def intercept_curvature(self, curvatures: Floats) -> Floats:
@@ -225,7 +225,7 @@ class MultitaskSquaredHinge(_Hinge):
 
 
 class BoundedDual(Loss):
-    """A loss whose dual variables are bounded: they may shrink, but not grow.
+    """A loss whose dual variables are bounded: they may decrease, but not increase.
 
     Those of the logistic loss are probabilities, which add up to 1; those of a hinge with straight tails stop
     at the gradient of the tails.

@@ -102,11 +102,11 @@ class Penalty:
         return math.sqrt(n_classes) if self.code == penalties.LARGEST else 1.0
 
 
-#: A feature is kept for all classes or for none (group lasso).
+#: A feature is selected for all classes or none (group lasso).
 GROUP_LASSO = Penalty("l1/l2", penalties.SPARSE_GROUP)
-#: Every weight for itself.
+#: Every weight is penalised separately.
 LASSO = Penalty("l1", penalties.SPARSE_GROUP, 1.0)
-#: As the group lasso, with weights of one size.
+#: As the group lasso, with weights of equal size.
 LARGEST = Penalty("l1/linf", penalties.LARGEST)
 #: Few features, each for few classes (Friedman, Hastie, Tibshirani, "A note on the group lasso and a sparse
 #: group lasso", 2010).

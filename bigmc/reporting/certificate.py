@@ -9,7 +9,7 @@ from bigmc.reporting.markup import Markup, figure, join
 
 
 def bounds(model: Model) -> tuple[float, float, float]:
-    """Return lower bound, upper bound and gap; NaN where the model records none."""
+    """Return lower bound, upper bound and gap; NaN if the model has none."""
     lower, upper, gap = (model.certificate.get(name, math.nan) for name in ("lower", "upper", "gap"))
     return lower, upper, gap
 

@@ -11,10 +11,10 @@ from bigmc.reporting.plots import Curve, plot
 
 _BLUE, _ORANGE, _GREEN = "#1d5fa8", "#c4561b", "#2c7d5b"
 
-#: What a figure counts time in; the first that a history has.
+#: Figures for the horizontal axis; the first that a history has is used.
 _TIMES = {"n_passes": "passes over the data", "n_iter": "iterations"}
 
-#: Names for people; other figures keep their own.
+#: Names to display; other figures keep their own.
 _NAMES = {
     "objective": "objective",
     "upper": "upper bound",
@@ -35,7 +35,7 @@ _NAMES = {
 
 
 def course(history: Sequence[Mapping[str, Any]]) -> list[Markup]:
-    """Return a large picture of the bounds and a small one of every other figure that changes."""
+    """Return a large plot of the bounds and a small one of every other figure that changes."""
     time = next((name for name in _TIMES if any(name in entry for entry in history)), None)
     label = "entries of the history" if time is None else _TIMES[time]
     curves = {

@@ -7,7 +7,7 @@ import math
 import unicodedata
 from collections.abc import Iterable
 
-#: Categories of characters that show nothing or cannot be written: controls, surrogates, ends of lines.
+#: Categories of invisible or unwritable characters: controls, surrogates, ends of lines.
 _UNSEEN = {"Cc", "Cs", "Zl", "Zp"}
 #: Elements without content.
 _EMPTY = {"meta", "circle", "line", "polygon", "polyline"}
@@ -39,7 +39,7 @@ def join(content: Iterable[Content]) -> Markup:
 
 
 def visible(text: str) -> str:
-    r"""Return a text with the characters that nobody sees written as ``\x00``."""
+    r"""Return a text with invisible characters written as ``\x00``."""
     if text.isprintable():
         return text
     return "".join(
@@ -48,12 +48,12 @@ def visible(text: str) -> str:
 
 
 def name(text: object) -> Markup:
-    """Return a label or the name of a feature; its direction of writing does not leave it."""
+    """Return a label or the name of a feature, isolated in its direction of writing."""
     return element("bdi", str(text), class_="name")
 
 
 def figure(value: float | None, digits: int = 6) -> Markup:
-    """Return a number rounded for the eye; the element's ``value`` has all its digits."""
+    """Return a number rounded for display; the element's ``value`` has all its digits."""
     if value is None or math.isnan(value):
         return Markup("unknown")
     return element("data", _shown(value, digits), value=repr(value))

@@ -16,7 +16,7 @@ from bigmc.reporting.search import search, sizes
 from bigmc.reporting.style import STYLE
 
 _SHOWN = ("learner", "split", "dataset", "search", "sizes")
-"""Parameters that have a place of their own on the page."""
+"""Parameters shown elsewhere on the page."""
 _LISTED = 12
 """Entries of a long list that are shown."""
 
@@ -26,7 +26,7 @@ _READING = (
     "occurs; words after “also” fall on the same feature."
 )
 
-#: Nothing on the page is loaded and nothing runs, whatever the data holds.
+#: The page loads nothing and runs nothing, whatever the data contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 

@@ -28,7 +28,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Axis:
-    """Where values lie between 0 and 1, and which of them have a mark."""
+    """Maps values to positions from 0 to 1, and has the values with a mark."""
 
     low: float
     high: float
@@ -70,7 +70,7 @@ class Axis:
         return cls(first * step, last * step, False, ticks)
 
     def place(self, value: float) -> float:
-        """Return where a value lies; 0 on an axis of powers of ten lies at its start."""
+        """Return the position of a value; 0 on an axis of powers of ten is at its start."""
         if self.log:
             span = math.log10(self.high) - math.log10(self.low)
             return (math.log10(max(value, self.low)) - math.log10(self.low)) / span

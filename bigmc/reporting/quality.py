@@ -80,7 +80,7 @@ def _class(label: Any, figures: Mapping[str, Any], confusion: Mapping[str, Any] 
 
 
 def _mistakes(label: Any, confusion: Mapping[str, Any]) -> Markup:
-    """Return what a class is most often taken for, and the share of its samples."""
+    """Return the class that a class is most often mistaken for, and the share of its samples."""
     labels = confusion["labels"]
     row = confusion["matrix"][labels.index(label)]
     wrong = [(count, c) for c, count in enumerate(row) if count and labels[c] != label]

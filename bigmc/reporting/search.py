@@ -13,7 +13,7 @@ _HEAD = ("trial", "quality", "log loss", "features", "weighting", "loss", "ridge
 
 
 def search(trials: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
-    """Yield what was tried on held-out rows before the model was trained."""
+    """Yield the trials on held-out rows before the model was trained."""
     yield element(
         "p", "Each trial was trained on a part of the rows and measured on others, which it had not seen."
     )
@@ -42,7 +42,7 @@ def search(trials: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
 
 
 def sizes(curve: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
-    """Yield what models of fewer features reach on held-out rows."""
+    """Yield the quality of models of fewer features on held-out rows."""
     yield element(
         "p",
         "The features with the largest weights, and a model trained with these alone, measured on the same "

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 """Binning: the edges of every column and the code of every value, one function for training and prediction.
 
-The code of a value is the number of edges below it, so ``code > cut`` is the same question as
+The code of a value is the number of edges below it, so ``code > cut`` is equivalent to
 ``value > edges[cut]``. A column of few distinct values has an edge half-way between neighbours, so that
 no cut is lost; others have edges at quantiles. A missing value (NaN) has the code ``n_edges + 1``.
 """
@@ -13,9 +13,9 @@ import numpy as np
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
 
-#: Most edges of a column: with the code of missing values every code fits a byte.
+#: Maximum edges of a column: with the code of missing values every code fits into a byte.
 MAX_EDGES = 254
-#: Entries of a column that its quantiles are taken from.
+#: Entries of a column from which its quantiles are computed.
 _SAMPLE = 1 << 16
 #: Steps of a search among `MAX_EDGES` edges.
 _STEPS = 8
@@ -38,7 +38,7 @@ def code_of(value, table, first, steps, missing):
 
 @inner_kernel
 def _between(low, high):
-    """Return a number in ``[low, high)``, half-way where floating point has such a number."""
+    """Return a number in ``[low, high)``, half-way if there is such a floating-point number."""
     middle = low + (high - low) * 0.5
     return middle if low <= middle < high else low
 
@@ -65,13 +65,13 @@ def _note(value, distinct, n_distinct, limit):
 
 @inner_kernel
 def _sort(sample):
-    """Sort float64 values: a function of its own is compiled once for columns of all types."""
+    """Sort float64 values; a separate function, compiled once for columns of all types."""
     sample.sort()
 
 
 @inner_kernel
 def _quantile_edges(sample, n_zeros, limit, edges):
-    """Cut the sorted sample, with so many zeros to add, into parts of about equal mass."""
+    """Cut the sorted sample, plus `n_zeros` zeros, into parts of about equal mass."""
     values = np.empty(sample.shape[0] + 1)
     masses = np.empty(sample.shape[0] + 1)
     n_values = 0
@@ -95,7 +95,7 @@ def _quantile_edges(sample, n_zeros, limit, edges):
     mass = 0.0
     for k in range(n_values - 1):
         mass += masses[k]
-        # A heavy value takes its own part; what follows shares the rest evenly.
+        # A frequent value gets its own part; the following ones share the rest evenly.
         if mass >= left / (limit + 1 - n_edges):
             edges[n_edges] = _between(values[k], values[k + 1])
             n_edges += 1

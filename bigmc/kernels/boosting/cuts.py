@@ -22,7 +22,7 @@ from bigmc.kernels.decorators import inner_kernel, kernel
 
 LANES = 8
 
-#: What a cut separates: +1 above and -1 below, with missing values above or below; 1 above; 1 below.
+#: Kinds of cuts: +1 above and -1 below, with missing values above or below; 1 above; 1 below.
 MISSING_ABOVE, MISSING_BELOW, ABOVE, BELOW = 0, 1, 2, 3
 
 
@@ -89,7 +89,7 @@ def add_histograms(chosen, entries, u, hist):
 
 @inner_kernel
 def _offer(best, c, value, score, place):
-    """Keep a learner among the best of class `c` if it is better than the worst of them; first come wins."""
+    """Keep a learner among the best of class `c` if it is better than the worst; of equal ones the first."""
     values, scores, places = best.values, best.scores, best.places
     last = values.shape[1] - 1
     if not value > values[c, last]:

@@ -107,7 +107,7 @@ def _add_lanes(typing, t, at, bits, set_value, clear_value):
 def solve_weight(plus, minus, r):
     """Minimise ``w + r (V- exp(w) + V+ exp(-w))`` over ``w >= 0`` (12), in a form that cannot cancel.
 
-    ``V- = 0`` is a perfect learner, whose best weight is finite all the same: ``log(r V+)``.
+    ``V- = 0`` is a perfect learner, whose best weight is still finite: ``log(r V+)``.
     """
     if not r * (plus - minus) > 1.0:
         return 0.0
@@ -149,7 +149,7 @@ def _bit_scale(words, own, flip, up, t):
 
 @inner_kernel
 def _row_sums(rows, flip, labels, c, t):
-    """Return the sums of t over D+ and D- of a learner that speaks on some rows only."""
+    """Return the sums of t over D+ and D- of a learner that is 0 except on some rows."""
     mine, others = 0.0, 0.0
     for i in rows:
         if labels[i] == c:
@@ -222,7 +222,7 @@ def bit_scores(learners, r, t, out):
 
 @kernel
 def row_scores(learners, r, t, out):
-    """Do what `bit_scores` does for `RowLearners`."""
+    """As `bit_scores`, for `RowLearners`."""
     for j in range(learners.slots.shape[0]):
         plus, minus = _row_sums(_rows_of(learners, j), learners.signs[j] < 0, learners.labels, learners.c, t)
         out[j] = r * (plus - minus)
@@ -268,7 +268,7 @@ def bit_sweep(learners, visits, t, weights):
 
 @kernel
 def row_sweep(learners, visits, t, weights):
-    """Do what `bit_sweep` does for `RowLearners`."""
+    """As `bit_sweep`, for `RowLearners`."""
     worst = 0.0
     labels, c = learners.labels, learners.c
     for j in visits.order:
@@ -307,7 +307,7 @@ def add_bit_learners(words, weighted, scores):
 
 @kernel
 def add_row_learners(starts, rows, weighted, first, scores):
-    """Do what `add_bit_learners` does for lists of rows, which increase; `first` is the first row at hand."""
+    """As `add_bit_learners`, for increasing lists of rows; `first` is the first of the current rows."""
     stop = first + scores.shape[1]
     for j in range(weighted.slots.shape[0]):
         slot = weighted.slots[j]

@@ -101,7 +101,7 @@ def add_ray(scores, step, labels, weights, longest, out):
             if c != y:
                 mu = weights[i] * np.exp(scores[c, i] - scores[y, i])
                 out[0] += mu
-                # Twice the length squares the factor.
+                # Doubling the length squares the factor.
                 factor = np.exp(shortest * (step[c, i] - step[y, i]))
                 for k in range(n, 0, -1):
                     out[k] += mu * factor

@@ -26,7 +26,7 @@ from bigmc.kernels.boosting.predictions import range_word
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
 
-#: What the weights of a class add up to, about; their sums stay below ``2^31``.
+#: Approximate sum of the weights of a class; their sums stay below ``2^31``.
 UNIT = 1 << 30
 _ONE, _WORD = np.uint64(1), np.uint64(64)
 _HALF = np.uint32(0xFFFFFFFF)
@@ -52,7 +52,7 @@ def pack_weights(u, masses, packed):
 
 @intrinsic
 def _count_ones(typing, word):
-    """Return the number of bits that are set."""
+    """Return the number of set bits."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctpop(arguments[0])
@@ -62,7 +62,7 @@ def _count_ones(typing, word):
 
 @intrinsic
 def _count_trailing_zeros(typing, word):
-    """Return the place of the lowest bit that is set; one is."""
+    """Return the place of the lowest set bit; there must be one."""
 
     def generate(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -92,7 +92,7 @@ def tabulate(columns, entries, zero, shard, table):
             own[:, p] = zero[j]
             for k in range(start, stop):
                 own[np.uint64(rows[k]), np.uint64(p)] = codes[k]
-    # Full columns a few rows at a time, which stay in the cache while their columns are filled in.
+    # Full columns a few rows at a time, so that these stay in the cache while all their columns are written.
     for first in range(0, n_rows, _ROWS):
         n = min(_ROWS, n_rows - first)
         for p in range(columns.shape[0]):
@@ -201,7 +201,7 @@ def open_level(members, above, totals, kept, slots, added):
     counts, parents = np.empty(n_nodes, np.uint64), np.empty(n_nodes // 2, np.int64)
     for tree in range(members.shape[0]):
         up = above[tree]
-        for parent in range(n_nodes // 2 - 1, -1, -1):  # the first one is where its own children go
+        for parent in range(n_nodes // 2 - 1, -1, -1):  # the first one is overwritten by its own children
             whole = members[tree, parent]
             lower, upper = members[tree, 2 * parent], members[tree, 2 * parent + 1]
             n_below = n_above = np.uint64(0)
@@ -294,7 +294,7 @@ def route(first_tree, stop_tree, table, cuts, members, above):
         for node in range(cuts.shape[1]):
             p = np.searchsorted(features, cuts[tree, node, 0])
             if p == features.shape[0] or features[p] != cuts[tree, node, 0]:
-                continue  # what it has may be of columns before
+                continue  # its bits may be those of columns before
             codes, own = table.columns[p], members[tree, node]
             low = np.uint8(cuts[tree, node, 1] + 1)
             high = np.uint8(table.n_edges[p] if cuts[tree, node, 2] else table.n_edges[p] + 1)

@@ -1,7 +1,7 @@
 """The capital sigma, whose lower case depends on the letters around it.
 
-`str.lower` makes a final sigma of one that follows a letter with case and precedes none; characters that
-are ignorable in this matter, an accent or an apostrophe, are looked through on both sides (Unicode standard,
+`str.lower` turns one that follows a letter with case and precedes none into a final sigma; characters that
+are case-ignorable, such as an accent or an apostrophe, are skipped on both sides (Unicode standard,
 table 3-17).
 """
 
@@ -16,13 +16,13 @@ from bigmc.kernels.hashing.arguments import Bytes, Int, Longs
 IS_CASED = 1
 IS_IGNORABLE = 2
 
-# Bytes looked at together.
+# Bytes searched together.
 BLOCK = 64
 
 
 @kernel
 def has_sigma(text: Bytes) -> bool:
-    """Whether the bytes CE A3 occur; the loop has no branch and no comparison, so that it runs on vectors."""
+    """Return whether the bytes CE A3 occur; without branches and comparisons, the loop is vectorised."""
     lead, trail = text[:-1], text[1:]
     least = np.uint8(0xFF)
     for i in range(trail.shape[0]):
@@ -32,7 +32,7 @@ def has_sigma(text: Bytes) -> bool:
 
 @inlined_kernel
 def _code_point(document: Bytes, i: Int) -> Int:
-    """Code point at ``i``, where one begins; any number below 2**21 if this is not UTF-8."""
+    """Return the code point that begins at ``i``; any number below 2**21 if this is not UTF-8."""
     left = document.shape[0] - i
     b = np.int64(document[i])
     if b < 0x80 or left < 2:
@@ -48,7 +48,7 @@ def _code_point(document: Bytes, i: Int) -> Int:
 
 @inlined_kernel
 def _sees_case(document: Bytes, i: Int, step: Int, cases: Bytes) -> bool:
-    """Whether the first character before (step -1) or behind (1) ``i`` that is not ignorable has case."""
+    """Return whether the first character before (step -1) or after (1) ``i`` that counts has case."""
     i += step
     while 0 <= i < document.shape[0]:
         if document[i] & 0xC0 != 0x80:

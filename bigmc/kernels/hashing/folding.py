@@ -1,4 +1,4 @@
-"""Folding: UTF-8 documents written anew so that every n-gram is one contiguous range of bytes.
+"""Folding: rewrite UTF-8 documents so that every n-gram is one contiguous range of bytes.
 
 ========  ==================================  =======================================
 analyzer  folded document                     n-gram of units ``i .. i + n``
@@ -32,7 +32,7 @@ CAPITAL_I_DOT, SMALL_I, DOT_ABOVE = 0x130, 0x69, 0x307
 
 @inlined_kernel
 def _decode(text: Bytes, i: Int) -> tuple[Any, int]:
-    """Code point at ``i`` (not ASCII) and its bytes; size 0 if this is not UTF-8."""
+    """Return the code point at ``i`` (not ASCII) and its size in bytes; 0 if this is not UTF-8."""
     b = np.int64(text[i])
     left = text.shape[0] - i
     if b < 0xC2:
@@ -67,7 +67,7 @@ def _decode(text: Bytes, i: Int) -> tuple[Any, int]:
 
 @inlined_kernel
 def _encode(cp: Any, out: Bytes, pos: Int) -> Int:
-    """Write a code point as UTF-8 at ``pos``; the position after it."""
+    """Write a code point as UTF-8 at ``pos``; return the position after it."""
     if cp < 0x80:
         out[pos] = cp
         return pos + 1
@@ -101,14 +101,14 @@ def _fold_chars(
 ) -> Int:
     """Collapse runs of white space (char) or put single spaces around all words (char_wb, ``padded``).
 
-    ``narrow`` says that the text is ASCII; only the ends of the document are then noted in ``bound``. Returns
-    the last unit, or -1 for bytes that are not UTF-8.
+    ``narrow`` says that the text is ASCII; only the ends of the document are then stored in ``bound``.
+    Returns the last unit, or -1 for bytes that are not UTF-8.
     """
     folded, bound, _ = out
     start = pos
     unit = first
-    has_text = np.int64(0)  # whether there is anything but white space
-    space = np.int64(0)  # whether the character before is one
+    has_text = np.int64(0)  # whether there are characters other than white space
+    space = np.int64(0)  # whether the previous character is one
     if padded:
         space = np.int64(1)
         folded[pos] = 0x20
@@ -116,7 +116,7 @@ def _fold_chars(
         pos += 1
         unit += 1
     if narrow:
-        # A space behind another takes its place and is a plain space; no branch.
+        # A space after another replaces it by a plain space, without a branch.
         for b in text:
             entry = fold[b]
             before = space

@@ -15,7 +15,7 @@ from bigmc.kernels.hashing.arguments import (
     Words,
 )
 
-# A name can be in any of so many slots.
+# A name can be in any of this many slots.
 WAYS = 8
 
 _SPREAD = np.uint64(0x9E3779B1)
@@ -23,9 +23,9 @@ _SPREAD = np.uint64(0x9E3779B1)
 
 @inlined_kernel
 def _slot_of(h: np.uint32, table: NameTable) -> tuple[Int, bool]:
-    """Return the slot of a name, and whether it is there already; else the slot is the one to take."""
+    """Return the slot of a name and True, or the slot to take and False if it has none."""
     keys, seen, rank = table.keys, table.seen, table.rank
-    # The middle bits: neighbours in feature index shall not share a set.
+    # The middle bits, so that neighbouring feature indices do not share a set.
     spread = np.uint64(h) * _SPREAD >> np.uint64(16)  # unsigned: the product of two such words has 64 bits
     base = (np.int64(spread) & (keys.shape[0] // WAYS - 1)) * WAYS
     lowest = base

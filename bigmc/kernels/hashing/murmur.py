@@ -7,13 +7,13 @@ import numpy as np
 from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.hashing.arguments import Bytes, Int, Longs, Words
 
-# N-grams hashed in one go.
+# N-grams hashed together.
 TILE = 512
 
-# Hashes are computed in multiples of this, those too many in vain: vectors have no remainder then.
+# Hashes are computed in multiples of this, the excess unused, so that vectors have no remainder.
 WIDTH = 32
 
-# Spare bytes behind the folded document: hashing reads ahead.
+# Spare bytes after the folded document: hashing reads ahead.
 PADDING = 64
 
 _C1, _C2, _C3 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
@@ -22,7 +22,7 @@ _C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 @inlined_kernel
 def word32(data: Bytes, i: Int) -> np.uint32:
-    """Four bytes from ``i`` on as a little-endian integer."""
+    """Return four bytes from ``i`` on as a little-endian integer."""
     return np.uint32(
         np.uint32(data[i])
         | (np.uint32(data[i + 1]) << 8)
@@ -58,7 +58,7 @@ def finish(h: np.uint32, tail: np.uint32, size: Int) -> np.uint32:
 
 @inlined_kernel
 def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
-    """MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 8 bytes beyond.
+    """Return MurmurHash3 x86 32 with seed 0 of ``data[start:start + size]``; reads up to 8 bytes beyond.
 
     Source: A. Appleby, MurmurHash3 (public domain). The tail is always mixed in: an empty one is 0 and
     changes nothing, which spares a branch.
@@ -76,7 +76,7 @@ def murmur3(data: Bytes, start: Int, size: Int) -> np.uint32:
 
 @inlined_kernel
 def hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, hashes: Words) -> None:
-    """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch, ``hashes`` has room for more.
+    """Hash ``n`` ranges of bytes, at most `TILE`; ``parts`` is scratch, ``hashes`` has space for more.
 
     Its words are picked up first, then mixed in a loop that runs on vectors and chooses instead of branching:
     nobody can guess how long the next feature is. Ranges of 16 bytes or more are done again.
@@ -112,7 +112,7 @@ def hash_ranges(data: Bytes, starts: Words, sizes: Words, n: Int, parts: Words, 
 
 @kernel
 def hash_words(data: Bytes, starts: Words, sizes: Words, n_words: Int, parts: Words, hashes: Words) -> None:
-    """Hash any number of ranges; ``hashes`` has room for `WIDTH` more."""
+    """Hash any number of ranges; ``hashes`` has space for `WIDTH` more."""
     for lo in range(0, n_words, TILE):
         n = min(TILE, n_words - lo)
         hash_ranges(data, starts[lo : lo + n], sizes[lo : lo + n], n, parts, hashes[lo:])

@@ -26,16 +26,16 @@ from bigmc.kernels.hashing.murmur import TILE, WIDTH, block, finish, hash_ranges
 
 WORD, CHAR, CHAR_WB = 0, 1, 2
 
-# N-gram lengths whose hashes can be held for documents hashed together.
+# Maximum number of n-gram lengths for which documents are hashed together.
 GROUP_SIZES = 8
 
-# Most characters of a document hashed together with others; in a longer one it pays to count pairs.
+# Maximum characters of a document hashed together with others; in longer ones counting pairs is faster.
 GROUP_CHARACTERS = 64
 
 
 @inlined_kernel
 def _measure_reach(documents: FoldedText, first: Int, last: Int, narrow: bool, reach: Words) -> None:
-    """Measure the piece from each character of a padded text to the next space, this included."""
+    """Write the length from each character of a padded text to the next space, inclusive."""
     folded, bound, _ = documents
     start = np.int64(bound[first])
     end = last - first - 1
@@ -58,7 +58,7 @@ def _hash_tile(documents: FoldedText, tile: Tile, gap: Int, parts: Words, hashes
             sizes[i] = stops[i] - starts[i] - np.uint32(gap)
         hash_ranges(folded, starts, sizes, hi - lo, parts, hashes)
         return
-    # One byte per character: block by block over the whole tile, in loops that run on vectors.
+    # One byte per character: block by block over the whole tile, in vectorised loops.
     out = hashes[: (hi - lo + WIDTH - 1) & -WIDTH]
     out[:] = 0
     start = np.int64(bound[first])
@@ -76,7 +76,7 @@ def _hash_tile(documents: FoldedText, tile: Tile, gap: Int, parts: Words, hashes
 
 @inlined_kernel
 def _hash_words_whole(documents: FoldedText, tile: Tile, reach: Words, parts: Words, hashes: Words) -> Int:
-    """Hashes of the n-grams inside padded words, and of words shorter than ``n`` as they are; how many."""
+    """Hash the n-grams inside padded words, and whole words shorter than ``n``; return their number."""
     folded, bound, _ = documents
     first, lo, hi, n, narrow = tile
     starts, sizes = parts[5], parts[6]
@@ -95,7 +95,7 @@ def _hash_words_whole(documents: FoldedText, tile: Tile, reach: Words, parts: Wo
 
 @inlined_kernel
 def _keep_inside_words(documents: FoldedText, tile: Tile, n_units: Int, reach: Words, hashes: Words) -> Int:
-    """Keep the hashes of a tile whose n-grams are inside a padded word; returns how many there are.
+    """Keep the hashes of a tile whose n-grams are inside a padded word; return their number.
 
     The space between two words is stored once and counts for both.
     """
@@ -121,7 +121,7 @@ def _keep_inside_words(documents: FoldedText, tile: Tile, n_units: Int, reach: W
 
 @inlined_kernel
 def _count_characters(text: Bytes, padded: bool, counts: Shorts, hashes: Words, times: Shorts) -> Int:
-    """List the characters of an ASCII document once each, with their counts; how many there are.
+    """List the distinct characters of an ASCII document, with their counts; return their number.
 
     Of a ``padded`` one, each space between two words counts twice.
     """
@@ -141,7 +141,7 @@ def _count_characters(text: Bytes, padded: bool, counts: Shorts, hashes: Words, 
 
 @inlined_kernel
 def _count_pairs(text: Bytes, counts: Shorts, hashes: Words, times: Shorts) -> Int:
-    """List the pairs of neighbours of an ASCII document once each, with their counts; how many there are."""
+    """List the distinct pairs of characters of an ASCII document, with counts; return their number."""
     n = 0
     for i in range(text.shape[0] - 1):
         pair = np.uint32(text[i]) | (np.uint32(text[i + 1]) << 7)
@@ -183,7 +183,7 @@ def _measure_group(row: Int, n_rows: Int, documents: FoldedText, analyzer: Int) 
 
 @inlined_kernel
 def _hash_across(documents: FoldedText, group: Group, ngrams: NGrams, work: HashScratch) -> None:
-    """Hash the n-grams of a group of documents as if these were one; each n has a row of ``work.grouped``."""
+    """Hash the n-grams of a group of documents as of one document; each n has a row of ``work.grouped``."""
     analyzer, n_min, n_max = ngrams
     first, n_units, narrow = group
     if analyzer == CHAR_WB and n_units > 0:
@@ -197,7 +197,7 @@ def _hash_across(documents: FoldedText, group: Group, ngrams: NGrams, work: Hash
 
 @inlined_kernel
 def _copy_inside(hashed: Words, reach: Words, n: Int, padded: bool, out: Words) -> Int:
-    """Copy the hashes of a document's n-grams, of a ``padded`` one those inside its words; how many."""
+    """Copy the hashes of a document's n-grams, if ``padded`` those inside words; return their number."""
     kept = 0
     for i in range(hashed.shape[0]):
         out[kept] = hashed[i]
@@ -212,7 +212,7 @@ def _copy_inside(hashed: Words, reach: Words, n: Int, padded: bool, out: Words) 
 
 @inlined_kernel
 def _counts_short_words(ngrams: NGrams, n: Int) -> bool:
-    """Whether padded words of fewer than n characters count as they are: in char_wb, for the smallest n."""
+    """Return whether padded words of fewer than n characters count as a whole: char_wb, the smallest n."""
     return bool(ngrams.analyzer == CHAR_WB and n == ngrams.n_min and n > 3)
 
 
@@ -226,7 +226,7 @@ def _hash_group(
     ends: Longs,
     out: HashList,
 ) -> Int:
-    """Hash short documents from ``row`` on together; how many. ``ends`` are those of each in ``out``.
+    """Hash short documents from ``row`` on together; return their number, and their ends in ``out``.
 
     What is inside a document is copied from `_hash_across`, so that the loops of short documents are long.
     """
@@ -259,7 +259,7 @@ def _hash_group(
 def _hash_piece(
     documents: FoldedText, tile: Tile, n_units: Int, ngrams: NGrams, work: HashScratch, out: Words
 ) -> Int:
-    """Hash the n-grams of a tile of a document of ``n_units`` units; how many there are."""
+    """Hash the n-grams of a tile of a document of ``n_units`` units; return their number."""
     if _counts_short_words(ngrams, tile.n):
         return _hash_words_whole(documents, tile, work.reach, work.parts, out)
     gap = 1 if ngrams.analyzer == WORD else 0
@@ -279,7 +279,7 @@ def hash_ngrams(
     offsets: Longs,
     out: HashList,
 ) -> Int:
-    """List the hashes of the n-grams of folded documents; how many there are.
+    """List the hashes of the n-grams of folded documents; return their number.
 
     Resumes at ``place``, the document, n and unit to come next (n is 0 before a document), with as many
     documents as surely fit; the hashes of the k-th are ``offsets[k] .. offsets[k + 1]``. A document with more

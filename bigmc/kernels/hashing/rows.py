@@ -24,14 +24,14 @@ from bigmc.kernels.hashing.arguments import (
     Words,
 )
 
-# Most n-grams sorted together.
+# Maximum n-grams sorted together.
 SORTED = 1 << 13
 
-# Most bits sorted by in one go, and most times: an index has at most 30 bits.
+# Maximum bits of a sorting pass, and maximum passes: an index has at most 30 bits.
 DIGIT = 11
 DIGITS = 3
 
-# Of a key: the document, and after a shift by one the document and the index.
+# Masks of a key: the document, and after a shift by one the document and the index.
 DOCUMENT = np.uint64((1 << 12) - 1)
 FEATURE = np.uint64((1 << 43) - 1)
 
@@ -42,7 +42,7 @@ LOW = (1 << 32) - 1
 
 @inlined_kernel
 def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
-    """Feature index ``abs(int32(h)) % n_features`` of a hash and 1 if it counts negative, else 0.
+    """Return the index ``abs(int32(h)) % n_features`` of a hash and 1 if its sign is negative, else 0.
 
     ``mask = n_features - 1``. The hash -2**31, whose absolute value is no int32, is index 0 as in
     scikit-learn.
@@ -53,11 +53,11 @@ def feature(h: np.uint32, mask: Int) -> tuple[np.int64, np.int64]:
 
 @inlined_kernel
 def _find_places(keys: Bits, n_passes: Int, width: Int, heads: Words) -> None:
-    """Fill a row of ``heads`` for each digit of an index: where keys begin when sorted by it."""
+    """Fill a row of ``heads`` for each digit of an index: the start of the keys of each of its values."""
     digit = np.uint64((1 << width) - 1)
     one = np.uint32(1)
     heads[:n_passes, : 1 << width] = 0
-    if n_passes == 2:  # the usual one, in a single run through the keys
+    if n_passes == 2:  # the usual case, in a single loop over the keys
         low, high = heads[0], heads[1]
         for key in keys:
             low[(key >> np.uint64(1)) & digit] += one
@@ -78,7 +78,7 @@ def _find_places(keys: Bits, n_passes: Int, width: Int, heads: Words) -> None:
 
 @inlined_kernel
 def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch) -> Bits:
-    """Keys ``times << 44 | document << 32 | index << 1 | negative``, sorted by document and index."""
+    """Return keys ``times << 44 | document << 32 | index << 1 | negative``, by document and index."""
     offsets, hashes, times, hash_bits = documents
     keys, spare, heads, ends = work
     mask = (np.int64(1) << hash_bits) - 1
@@ -116,7 +116,7 @@ def _sort_group(first: Int, last: Int, documents: HashedRows, work: SortScratch)
 
 @kernel
 def sort_rows(first: Int, last: Int, documents: HashedRows, work: SortScratch, out: CountedRows) -> Int:
-    """Count the features of documents ``first .. last`` into rows; ``last``, or a document too long for it.
+    """Count the features of documents ``first .. last`` into rows; return ``last``, or one that is too long.
 
     There are at most `DOCUMENT` + 1 documents; ``out.indptr[first]`` is given; one entry a hash must fit.
     """
@@ -151,7 +151,7 @@ def sort_rows(first: Int, last: Int, documents: HashedRows, work: SortScratch, o
 
 @kernel
 def count_hashes(hashes: Words, table: Longs, table_bits: Int, hash_bits: Int) -> Int:
-    """Count the features of hashes in a table of ``1 << table_bits`` slots; how many are new.
+    """Count the features of hashes in a table of ``1 << table_bits`` slots; return the number of new ones.
 
     The table has half as many places more, for those who find their slot taken, and one that stays empty;
     at most half of the slots may be taken unless there is one for every feature.
@@ -189,7 +189,7 @@ def move_entries(table: Longs, wider: Longs, table_bits: Int, hash_bits: Int) ->
 
 @kernel
 def take_row(table: Longs, indices: Ints, values: Ints) -> Int:
-    """Empty the table into a sorted row, with room for one entry more; the number of its entries."""
+    """Move the table to a sorted row, with space for one entry more; return the number of its entries."""
     n = 0
     for slot in range(table.shape[0]):
         entry = table[slot]

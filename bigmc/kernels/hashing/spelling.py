@@ -1,4 +1,4 @@
-"""The n-grams of folded documents one by one, for those who want to see them and not just count them."""
+"""The n-grams of folded documents one by one, to list them instead of only counting them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def spell_rows(
                 if analyzer == CHAR_WB:
                     start = np.int64(bound[first]) + i if narrow else np.int64(bound[first + i])
                     if reach[i] < n:
-                        # A word shorter than the smallest n counts as it is.
+                        # A word shorter than the smallest n counts as a whole.
                         if n > n_min or folded[start] != 0x20 or i == n_units - 1:
                             continue
                         length = np.int64(reach[i])

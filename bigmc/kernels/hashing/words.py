@@ -21,13 +21,13 @@ CODE_POINT = (1 << 21) - 1
 CODE_POINT_OR_WORD = CODE_POINT | IS_WORD
 SMALL_I = 0x69
 
-# Spare bytes behind marked documents.
+# Spare bytes after marked documents.
 MARGIN = 256
 
-# Places of words written in one go, some of them in vain.
+# Places of words written together, some of them unused.
 _AT_ONCE = 8
 
-# Times eight bytes of 0 or 1: the highest byte has them as bits.
+# Multiplied by eight bytes of 0 or 1: the highest byte has them as bits.
 _GATHER = np.uint64(0x0102040810204080)
 _ONE = np.uint64(1)
 _MARKED = np.uint8(1)
@@ -65,7 +65,7 @@ def _put(cp: Int, size: Int, mark: np.uint8, i: Int, folded: Bytes, marks: Bytes
 
 @inlined_kernel
 def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: Bytes) -> tuple[Int, Int]:
-    """Lower-case and mark in place what is not ASCII; a status, and where it was reached.
+    """Lower-case and mark non-ASCII characters in place; return a status, and where it was reached.
 
     ``longs`` are the bytes of ``folded``, eight in one. The first bytes of all characters among 64 are
     located at once, so that no branch depends on where words end.
@@ -95,7 +95,7 @@ def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: B
                 if 0x80 <= low < 0x800:
                     _put(low, 2, np.uint8((entry >> 24) & 1), i, folded, marks)
                 elif low == SMALL_I:
-                    # Of a capital I with a dot a small one and the dot, which is no word character.
+                    # A capital I with a dot becomes a small one and the dot, which is no word character.
                     folded[i] = low
                     marks[i + 1] = 0
                 else:
@@ -127,7 +127,7 @@ def _mark_others(longs: Bits, n_bytes: Int, fold: Words, folded: Bytes, marks: B
             if low < 0x10000:
                 return CHANGED, i
             _put(low, 4, np.uint8((entry >> 24) & 1), i, folded, marks)
-    # Each character has the bytes that belong to it: are there others?
+    # Each character has its trailing bytes: are there others?
     return (DONE if n_trails == 0 else BROKEN), n_bytes
 
 
@@ -144,7 +144,7 @@ def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedT
     n = min(begins.shape[0] - 1, offsets.shape[0] - 1 - first)
     most = folded.shape[0] - MARGIN
     while n > 0 and offsets[first + n] - origin > most:
-        # Halve what is too much, then creep.
+        # Halve while there is far too much, then reduce by one.
         half = n >> 1
         n = half if offsets[first + half] - origin > most else n - 1
     case = np.uint8((fold[0x41] & 0x7F) - 0x41)
@@ -159,7 +159,7 @@ def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedT
             break
         folded[n_bytes : n_bytes + 128] = 0
         for k in range(n):
-            # No character goes on in the next document.
+            # No character continues in the next document.
             if begins[k] < begins[k + 1] and folded[begins[k]] & 0xC0 == 0x80:
                 return 0, BROKEN
         status, stop = _mark_others(longs, n_bytes, fold, folded, marks)
@@ -177,7 +177,7 @@ def mark_rows(first: Int, offsets: Longs, text: Bytes, fold: Words, out: MarkedT
 
 @inlined_kernel
 def _list_bits(bits: np.uint64, origin: Int, n: np.uint64, out: Words) -> np.uint64:
-    """Write ``origin`` plus the place of each bit behind the ``n`` numbers in ``out``; their number then.
+    """Append ``origin`` plus the place of each bit to the ``n`` numbers in ``out``; return the new count.
 
     Eight are written at a time, whether there are as many or not: a branch for each bit could not be guessed.
     """
@@ -195,7 +195,7 @@ def _drop_single_characters(folded: Bytes, starts: Words, sizes: Words, kept: Wo
     """Remove words of one character; ``kept[k]`` is how many of the words before ``k`` stay."""
     n: Int = 0
     for k in range(n_words):
-        # Of a single character all bytes are the first character's.
+        # In a word of one character, all bytes are those of its first character.
         size = np.int64(sizes[k])
         lead = folded[np.int64(starts[k])]
         kept[k] = n

@@ -26,7 +26,7 @@ from bigmc.solvers.loop import Figures, RunContext
 from bigmc.store.dataset import Dataset
 
 _SUMMED = ("n_passes", "n_learners", "bytes_read")
-"""Figures of a round that are added up; of others the mean is taken."""
+"""Figures of a round that are added up; others are averaged."""
 
 
 def solve_averaged(

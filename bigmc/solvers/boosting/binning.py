@@ -14,7 +14,7 @@ from bigmc.kernels.boosting.bins import encode, find_edges, pack_edges, zero_cod
 from bigmc.store.block import Block, Residency, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
 
-#: Parts a block is cut into for the workers, whatever their number.
+#: Parts of a block for the workers, independent of their number.
 _PARTS = 16
 
 

@@ -19,11 +19,11 @@ from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
 
-#: The values tried, as Lin et al. (2012) choose from 10² to 10⁵, and the rounds of a trial at most: with
+#: Values of the trials, from the range 10² to 10⁵ of Lin et al. (2012), and maximum rounds of a trial: with
 #: pools of learners the errors hardly change after them.
 GRID = (1e5, 3e4, 1e4, 3e3, 1e3, 3e2, 1e2)
 _ROUNDS = 10
-#: Trials in a row that err more than the best one before no smaller C is tried.
+#: Successive trials with more errors than the best one after which no smaller C is tried.
 _WORSE = 2
 
 

@@ -49,9 +49,9 @@ from bigmc.store.files import disk
 
 T = TypeVar("T")
 
-#: Parts for each part that runs at once, so that none waits long for the last.
+#: Parts per part that runs at once, so that no worker waits long for the last.
 _PARTS_EACH = 4
-#: Prefix of folders for what workers read.
+#: Prefix of folders with files for workers.
 _FOLDER = "bigmc-columns-"
 
 
@@ -133,7 +133,7 @@ class WorkerScan:
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:
         """Return the edges of the bins of a feature."""
-        if feature not in self._edges:  # that of a learner which had weight before this run was resumed
+        if feature not in self._edges:  # of a learner that had weight before this run was resumed
             self.answers([(feature, 0, 0)])
         return self._edges[feature]
 
@@ -225,6 +225,6 @@ _SOURCES: RunCache[BinnedSource] = RunCache()
 
 @lru_cache(maxsize=3)
 def _mapped(path: str) -> NDArray[Any]:
-    # Copy on write: kernels are compiled for arrays that may be written, and nobody does.
+    # Copy on write: kernels are compiled for writable arrays, but do not write here.
     array: NDArray[Any] = np.load(path, mmap_mode="c")
     return array

@@ -41,7 +41,7 @@ from bigmc.store.block import Residency
 R = TypeVar("R")
 Edges = dict[int, NDArray[np.float64]]
 
-#: Parts for each worker that keeps the codes, so that none waits long for the last.
+#: Parts per worker that keeps the codes, so that none waits long for the last.
 _PARTS_EACH = 4
 
 
@@ -96,7 +96,7 @@ class WorkerGrower:
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:
         """Return the edges of a feature."""
-        if feature not in self._edges:  # that of a tree which had weight before this run was resumed
+        if feature not in self._edges:  # of a tree that had weight before this run was resumed
             self._map(_edges_part, [feature])
         return self._edges[feature]
 

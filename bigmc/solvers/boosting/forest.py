@@ -14,9 +14,9 @@ from bigmc.solvers.boosting.learners import NOWHERE, Learners
 
 #: Samples of a word of bits.
 WORD = 64
-#: Parts the trees are cut into for the threads, whatever their number.
+#: Parts of the trees for the threads, independent of their number.
 _PARTS = 8
-#: What a cut must gain, as part of the sum of ``|u|``.
+#: Minimum gain of a cut, relative to the sum of ``|u|``.
 _LEAST_GAIN = 1e-12
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: Feature of a node that asks nothing: every sample goes below.
+#: Feature of a node that does not split: every sample goes below.
 NOWHERE = -1
 
 

@@ -19,20 +19,20 @@ from bigmc.store.dataset import Dataset
 #: Below this relative gap float32 dual weights are too coarse; small ones are float64 anyway.
 _SINGLE_PRECISION_TOL = 1e-5
 _SMALL_WEIGHTS = 4 << 20
-#: Most decoded bytes of a streamed block; larger ones gain nothing.
+#: Maximum decoded bytes of a streamed block; larger ones are no faster.
 _LARGEST_BLOCK = 64 << 20
-#: Most columns of a block: what is kept of each while it is worked on is small beside the block.
+#: Maximum columns of a block: the data kept of each is small compared with the block.
 _BLOCK_COLUMNS = 1 << 16
-#: Learners of every class that there is space for where all codes are kept in memory.
+#: Learners of every class that must fit if all codes are kept in memory.
 _MANY_LEARNERS = 64
-#: Rays of a class that a pass brings, for an estimate of their length.
+#: Rays of a class that a pass returns, to estimate their length.
 _SEVERAL = 20
 #: Histograms and stack of a thread.
 _THREAD = 3 << 20
-#: Part of the limit for threads, where one needs less. It is no matter of how many there are: what is left
-#: for answers decides how many learners a pass brings, and so which model comes out.
+#: Part of the limit for threads, if one needs less. It does not depend on their number, since the rest
+#: is for answers, and limits the learners that a pass returns, which changes the model.
 _THREADS_PART = 8
-#: Part of the limit for the histograms of trees, where the codes stay in memory.
+#: Part of the limit for the histograms of trees, if the codes stay in memory.
 _HISTOGRAMS_PART = 8
 #: Compiled kernels with the pages of LLVM that load them (22 MB were measured, 25 on another machine), chunks
 #: being decoded, tables of the learners.
@@ -188,7 +188,7 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind
         fixed.append(("codes side by side", max(n, TABLE_BYTES)))
     answer = n // 8 + 64
     if cut_kind is CutKind.RAY:
-        # A pass brings different columns: as many as are in a pool, the longest ones at worst.
+        # A pass returns different columns: as many as are in a pool, at worst the longest ones.
         several = min(n_features, n_classes * _SEVERAL)
         answer = 4 * int(np.partition(column_nnz, -several)[-several:].mean()) + 64
         fixed.append(("the constant learner", 8 * n))
@@ -196,7 +196,7 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind
     return _Needs(
         fixed=tuple(fixed),
         thread=_THREAD + 16 * n_classes * tile_rows(n_classes) + (4 * n if trees else 0),
-        # A tree is kept as the node of every sample while it grows.
+        # While a tree grows, it has the node of every sample.
         learner=2 * answer + (2 * n if trees else 0),
         codes=held + min(dataset.nnz * entry, _LARGEST_BLOCK),
         largest_column=longest * entry + 2 * dataset.n_shards * 8,

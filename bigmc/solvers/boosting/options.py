@@ -17,9 +17,9 @@ FAMILIES = ("auto", "stump", "ray")
 LEARNERS = ("class", "shared")
 #: Deepest trees.
 MAX_DEPTH = 4
-#: Share of entries below which stumps give way to rays.
+#: Share of entries below which rays are used instead of stumps.
 _SPARSE = 0.1
-#: Options that say when a run ends: a saved run may be continued with others.
+#: Options of when a run stops: a saved run may be resumed with others.
 _WHEN_TO_END = ("n_rounds", "tol", "time_limit")
 
 

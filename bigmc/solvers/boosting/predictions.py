@@ -27,7 +27,7 @@ from bigmc.solvers.boosting.binning import CodedBlock
 
 Range = tuple[int, int]
 
-#: Default of the most bytes of answers, and the most answers.
+#: Default maximum bytes of answers, and maximum number of answers.
 _MAX_BYTES = 1 << 28
 _SLOTS = 1 << 20
 

@@ -29,7 +29,7 @@ from bigmc.solvers.boosting.predictions import Responses, bits_of_ranges, rows_o
 #: Feature, cut and kind of a learner of one cut; the constant one has -1 everywhere.
 Place = tuple[int, int, int]
 
-#: Numbers of a histogram that one worker fills at a time: they should stay in its cache.
+#: Numbers of a histogram that one worker fills at a time, which should stay in its cache.
 _HISTOGRAM = 1 << 16
 #: Rows added up at once.
 _PART_ROWS = 65_536
@@ -234,14 +234,14 @@ class CutOracle(OnColumns):
 
     def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
         """Return the best learners of each class: one pass over all columns."""
-        assert columns is None  # as `BoostingOptions` demands of learners of one cut
+        assert columns is None  # as `BoostingOptions` requires for learners of one cut
         totals = sums_of(duals.u, self._responses.labels, self._engine)
         best = Best.none(self._n_classes, n_best)
         for c in range(self._n_classes):
             best.values[c, 0], best.scores[c, 0] = abs(totals[0, c]), totals[0, c]
         answers = self._scan.find(duals.u, totals[0], best)
         cuts = [place for place in best.wanted() if place[0] >= 0]
-        # Nobody asks for the answer of a learner that is in use already.
+        # The answer of a learner in use is not needed.
         unused = self._responses.everywhere()[:0]
         missing = [place for place in cuts if place not in answers and not self._in_use(place)]
         answers |= self._scan.answers(missing) if missing else {}
@@ -260,7 +260,7 @@ class CutOracle(OnColumns):
         classes, ranks = np.nonzero(best.values > 0)
         places = [order[tuple(place)] for place in best.places[classes, ranks].tolist()]
         scores = best.scores[classes, ranks]
-        # Scores are sums over u as it is stored: what its rounding may hide counts as violation.
+        # Scores are sums over u as it is stored: the possible error of its rounding counts as violation.
         largest = float((2.0 * totals[1] - totals[0]).max())
         rounding = 0.5 * float(np.finfo(duals.u.dtype).eps) * largest
         sigma = duals.r * (float(best.values.max(initial=0.0)) + rounding)

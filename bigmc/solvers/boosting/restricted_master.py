@@ -20,9 +20,9 @@ from bigmc.kernels.boosting.descent import WORD
 from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh
 from bigmc.solvers.boosting.predictions import Responses, Signed
 
-#: Rows whose scores are worked out together at most, and scores at most where there are many classes.
+#: Maximum rows whose scores are computed together, and maximum scores if there are many classes.
 _TILE_ROWS, _TILE_SCORES = 8192, 1 << 20
-#: Rounds of the descent between two joint steps; the longest of those and how many lengths are tried.
+#: Rounds of the descent between two joint steps; their maximum length and the number of lengths tried.
 _JOINT_EVERY = 5
 _LONGEST = 1e3
 _RAY_POINTS = 12

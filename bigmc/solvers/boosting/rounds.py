@@ -21,9 +21,9 @@ from bigmc.solvers.boosting.state import Stages, State
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 
-#: The descent between two passes ends when the violation is this part of the largest one of the pass.
+#: The descent between two passes stops at this part of the largest violation of the pass.
 _INNER_FRACTION = 0.1
-#: The reason to stop where the answers of the learners with weight fill the memory limit.
+#: The reason to stop if the answers of the learners with weight fill the memory limit.
 FULL = "memory"
 
 
@@ -110,7 +110,7 @@ class Rounds:
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Return why the run stops after this round, or None."""
         if self._reason is None and self._candidates is not None:
-            # A greedy search proves no gap: it is enough that no candidate is worth more.
+            # A greedy search proves no gap: it stops when no candidate is worth more.
             tol = self._options.tol
             done = certificate.gap <= tol if self._oracle.exact else self._candidates.sigma <= 1.0 + tol
             self._reason = "tol" if done else None

@@ -27,7 +27,7 @@ from bigmc.solvers.boosting.oracle import ColumnReader, OnColumns
 #: the cache.
 TABLE_BYTES = 8 << 20
 _TABLE_COLUMNS = 32
-#: Bytes of the nodes of samples that are worked on together to find the answers of trees again.
+#: Bytes of the nodes of samples that are processed together to find the answers of trees again.
 _ANSWER_NODES = 32 << 20
 
 
@@ -168,7 +168,7 @@ class TreeGrower(OnColumns):
 
     def _grow(self, forest: Forest) -> Grown:
         run = self._engine.map
-        # The first pass sends the samples down from the roots, and sums up those of each class at hand.
+        # The first pass moves the samples down from the roots, and sums up those of each class.
         different, places = np.unique(forest.classes, return_inverse=True)
         whole = np.zeros((len(different), forest.hist.shape[2]), np.int64)
         for table in self._tables(self._drawn):

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from bigmc.solvers.minimax.expectations import Expectations
 
-#: An expectation is met when it is within its slack and this part of the size of its feature, what
-#: double precision can tell; it decides only where λ is zero.
+#: An expectation is satisfied if it is within its slack plus this part of the size of its feature, the
+#: accuracy of double precision; it matters only if λ is zero.
 ROUNDING = 1e-9
 
 
@@ -42,5 +42,5 @@ def lower_bound(
 def violations(
     expectations: Expectations, lam: NDArray[np.float64], moments: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return by how much each expectation leaves its slack, ``|Fᵀα − τ| − λ`` (function FEAT)."""
+    """Return by how much each expectation exceeds its slack, ``|Fᵀα − τ| − λ`` (function FEAT)."""
     return np.abs(moments - expectations.tau) - lam

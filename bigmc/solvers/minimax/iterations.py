@@ -25,26 +25,26 @@ from bigmc.solvers.minimax.state import State
 from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
 
-#: First-order steps between two scans: at least, and at most where scans are dear.
+#: Minimum and maximum of first-order steps between two scans; more if scans are expensive.
 _STEPS, _MOST_STEPS = 200, 1000
-#: Samples of the first working set at most, and components of its features; all features if they are few.
+#: Maximum samples of the first working set, and components of its features; all features if they are few.
 _FIRST_ROWS, _FIRST_COMPONENTS = 4000, 100_000
-#: Rows of the working set beyond those with mass: this part of them and so many more.
+#: Rows of the working set besides those with mass: this part of them plus a number.
 _SPARE, _SPARE_ROWS = 0.5, 200
-#: Part of the working set that is free for new rows where its size is at the limit.
+#: Part of the working set that is kept free for new rows if its size is at the limit.
 _RENEWED = 0.25
 #: Below this tolerance single precision is too coarse for the first-order steps.
 _SINGLE_PRECISION_TOL = 1e-5
-#: From this share of the promised lower bound on, a distribution that balances is sought every time.
+#: From this share of the expected lower bound on, every iteration searches for a balanced distribution.
 _PROMISING = 0.01
-#: Thresholds are divided by this when nothing exceeds them and the bounds have not met.
+#: Thresholds are divided by this when no violation exceeds them and the bounds have not met.
 _TIGHTEN = 10.0
 #: Below these thresholds no violation is worth adding.
 _LEAST_THRESHOLD = 1e-10
 
 
 Stop = Literal["tol", "k_max", "time_limit", "rounding"]
-"""Why the iterations ended: the bounds met, a limit, or nothing left to find in double precision."""
+"""Why the iterations stopped: the bounds met, a limit, or the accuracy of double precision."""
 
 
 class Iterations:
@@ -196,7 +196,7 @@ class Iterations:
             self._saddle.of_features(state.features), matrix.astype(self._dtype, copy=False)
         )
         last, average = solver.run(state.iterate, self._n_steps(), end)
-        del solver, matrix  # their memory is for the rows to come
+        del solver, matrix  # their memory is for new rows
         for candidate in sorted((last, average), key=lambda c: c.lower):
             moments = self._bound_below(candidate.dual, candidate.lower)
         chosen: Candidate = min((last, average), key=lambda c: c.upper)

@@ -28,9 +28,9 @@ from bigmc.errors import DataError
 
 #: Bytes of an entry of the program: value and index, HiGHS's copies by row and by column, and the factors.
 ENTRY_BYTES = 60
-#: Entries from which a first solution comes from the interior point method, with crossover to a basis.
+#: Entries above which the first solution is by the interior point method, with crossover to a basis.
 INTERIOR_ENTRIES = 30_000
-#: Simplex iterations for every row and column before a fresh interior point solution is cheaper.
+#: Simplex iterations per row and column above which a new interior point solution is cheaper.
 WARM_ITERATIONS = 2.0
 FEW_ITERATIONS = 1000
 
@@ -161,7 +161,7 @@ def _program(
 
 
 class _SilentHighs(highspy.Highs):
-    """HiGHS that prints nothing; 1.16 introduces itself when callbacks are enabled, at the start."""
+    """HiGHS that prints nothing; 1.16 prints its banner when callbacks are enabled, at the start."""
 
     def enableCallbacks(self) -> Any:
         self.silent()

@@ -14,9 +14,9 @@ _COEF_ARRAYS = 20
 _DUAL_ARRAYS = 14
 #: Bytes of a worker's decoded columns.
 _LEAST_SCRATCH, _MOST_SCRATCH = 1 << 20, 64 << 20
-#: Part of the limit for the workers that scan, where one needs less.
+#: Part of the limit for the workers that scan, if one needs less.
 _SCAN_PART = 6
-#: Rows that any problem may start with.
+#: Rows of the first working set of any problem.
 _FEW_ROWS = 300
 
 

@@ -11,20 +11,20 @@ from bigmc.solvers.minimax.restricted import WorkingSets
 from bigmc.solvers.minimax.rows import WorkingRows
 from bigmc.solvers.minimax.state import State
 
-#: Iterations over which the speed of the first-order steps is judged, and the least fall of the logarithm of
-#: the gap in one that is believed: it comes in steps.
+#: Iterations over which the speed of the first-order steps is measured, and the least decrease of the
+#: logarithm of the gap assumed per iteration: it decreases in steps.
 _JUDGE, _LEAST_FALL = 8, 0.01
-#: Gap from which the working sets are good enough to seed a linear program.
+#: Gap at which the working sets are good enough to start a linear program.
 _SEED_GAP = 0.05
 #: Seconds of the interior point method for every entry and smaller number of constraints and components, and
 #: of a first-order step for every value of its rows and class: measured, only their ratio matters.
 PROGRAM_COST, _STEP_COST, _STEP_OVERHEAD = 5e-9, 6e-11, 2e-4
 #: Linear programs that are usually solved before the bounds meet, in units of the first one.
 _PROGRAMS = 6.0
-#: A linear program of so few seconds is tried without waiting for good working sets.
+#: A linear program of at most this many seconds is tried without waiting for good working sets.
 _QUICK = 0.05
-#: The linear programs may take this many times what was expected of them, and so many seconds in any case;
-#: then the first-order steps go on, and expectations are doubled.
+#: The linear programs may take this multiple of their expected time, and at least this many seconds;
+#: then the first-order steps continue, and the expected time is doubled.
 _PATIENCE, _LEAST_ALLOWANCE = 2.0, 2.0
 
 
@@ -55,7 +55,7 @@ class MethodChoice:
                 state.setbacks += 1
             return
         ready = state.upper - state.lower <= _SEED_GAP
-        # Before the steps have come that far, their working sets do not tell how large the program will be.
+        # Before that gap, the working sets of the steps do not show how large the program will be.
         dual, coef = state.iterate.dual, state.iterate.coef
         n_rows = int(np.count_nonzero(dual.any(axis=1))) if ready else len(rows)
         n_components = int(np.count_nonzero(coef)) if ready else self.n_features * self.n_classes

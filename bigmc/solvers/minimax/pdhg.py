@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from bigmc.kernels.minimax import project_dual, subset_values
 from bigmc.solvers.minimax.expectations import Expectations
 
-#: Steps between two looks at the gap of the restricted problem.
+#: Steps between two checks of the gap of the restricted problem.
 _CHECK = 40
-#: Restart when the gap fell to this share of that at the last restart, or to this one and rises again.
+#: Restart when the gap is at most the first share of that at the last restart, or the second and increases.
 _SUFFICIENT, _NECESSARY = 0.2, 0.8
 #: Weight of the new estimate of the primal weight, in logarithms.
 _SMOOTHING = 0.5
 #: Primal weight at the start.
 _BALANCE = 0.05
-#: The intercept moves this much faster than a feature of its size: it meets every sample.
+#: The intercept, which is in every sample, moves this much faster than a feature of its size.
 _INTERCEPT_SCALE = 5.0
-#: Components that hardly vary are scaled as if they varied so much of the most varying one of the feature.
+#: Least deviation assumed of a component, relative to the largest deviation of its feature.
 _LEAST_DEVIATION = 0.05
 
 

@@ -26,9 +26,9 @@ from bigmc.store.dataset import Dataset
 #: Points on the ray through μ that a scan prices: the objective is convex there, and far from the optimum
 #: a shorter μ has a better bound.
 SCALES = np.array([1.0, 0.9, 0.7, 0.5, 0.3, 0.1, 0.03])
-#: Bytes kept of a column while rows are taken out of it.
+#: Bytes kept of a column while rows are selected from it.
 _GATHER_BYTES = 64
-#: Share of the values that are stored from which rows are kept as a dense array.
+#: Share of stored values above which rows are kept as a dense array.
 _DENSE = 0.25
 
 
@@ -120,7 +120,7 @@ def _price_shard(
 
 
 Matrix = Any
-"""Values of ψ, samples in rows: an array or a csr_array, which both know ``@`` and the choice of rows."""
+"""Values of ψ, samples in rows: an array or a csr_array, which both support ``@`` and selection of rows."""
 
 
 def gather_samples(

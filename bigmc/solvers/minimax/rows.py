@@ -16,16 +16,16 @@ from bigmc.solvers.minimax.expectations import Expectations
 from bigmc.solvers.minimax.pricing import array_type, gather_samples
 from bigmc.store.dataset import Dataset
 
-#: Times that mass of one sign is removed at most, and the share of all mass that is of one sign then.
+#: Maximum number of removals of mass of one sign, and the share of that sign from which it is removed.
 _REMOVALS, _LONE = 20, 0.999
-#: Corrections of the rest at most, and the most steps and the relative residual of each.
+#: Maximum number of corrections, and maximum steps and relative residual of each.
 _CORRECTIONS, _STEPS, _SOLVED = 4, 100, 1e-8
-#: Rows of an array that are moved at once, and bytes of a value while rows are looked at in double precision.
+#: Rows of an array that are moved at once, and bytes of a value while rows are read in double precision.
 _MOVED, _CHUNK_BYTES = 64, 64
 
 
 class Measure(Enum):
-    """What is added up of the features' values."""
+    """The measure of the features' values that is added up."""
 
     VALUE = "value"
     SIZE = "size"
@@ -63,7 +63,7 @@ class WorkingRows:
         self._centroids = (expectations.tau / expectations.shares).T
         if self._type is None:
             self.matrix = scipy.sparse.csr_array(self._centroids)
-        else:  # what is never written takes no memory
+        else:  # memory that is never written is not allocated
             self._whole = np.empty((max_rows, expectations.tau.shape[0]), self._type)
             self._whole[:n_classes] = self._centroids
             self.matrix = self._whole[:n_classes]
@@ -148,7 +148,7 @@ class WorkingRows:
                 break
             spread = np.sqrt(self._weighed(features, dual, Measure.SQUARE))
             unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=chosen & (spread > 0))
-            # Conjugate gradients, for every class its own.
+            # Conjugate gradients, separately for every class.
             correction, residual = np.zeros_like(total), unit * total
             direction, square = residual.copy(), (residual**2).sum(axis=0)
             least = _SOLVED**2 * square
