@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from bigmc.errors import BusyError
+from bigmc.store.files import disk
 from bigmc.store.files.atomic import (
     IfBusy,
     exclusive,
@@ -20,6 +21,19 @@ from bigmc.store.files.atomic import (
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_system_that_takes_no_folder_is_told_by_its_error(tmp_path, monkeypatch):
+    """As /proc does: it says of a new folder that it does not exist."""
+
+    def refuse(path):
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    monkeypatch.setattr(disk.calls, "mkdir", refuse)
+    with pytest.raises(FileNotFoundError, match="new"):
+        disk.make_folder(tmp_path / "new")
+    with pytest.raises(FileNotFoundError, match="missing"):
+        disk.make_folder(tmp_path / "missing" / "new")
 
 
 def test_readers_see_the_old_contents_until_the_new_are_whole(tmp_path):

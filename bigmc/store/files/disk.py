@@ -198,6 +198,8 @@ def make_folder(path: Path) -> None:
     try:
         calls.mkdir(str(path))
     except FileNotFoundError:
+        if path.parent.is_dir():  # some file systems, such as /proc, say this of every new folder
+            raise
         make_folder(path.parent)
         make_folder(path)
     except FileExistsError:
