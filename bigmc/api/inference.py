@@ -50,8 +50,8 @@ def predict(
         File with ``row_id``, ``predicted_label``, or the list ``predicted_labels`` if labels are sets,
         and ``score_<class>`` or ``probability_<class>`` on request. Rows of raw data, or of one split
         of a dataset, are in the order of the source. CSV or JSON lines if the name ends with ``.csv`` or
-        ``.jsonl``, else Parquet; ``"-"`` is standard output. Standard output, devices and pipes get JSON
-        lines unless the name says otherwise.
+        ``.jsonl``, else Parquet; names of other formats, such as ``.xlsx``, are refused. ``"-"`` is
+        standard output. It, devices and pipes get JSON lines unless the name says otherwise.
     split : str, optional
         Split of a dataset; by default all its rows.
     scores : bool, default=False
@@ -76,16 +76,18 @@ def predict(
     """
     from bigmc.inference.predict import PredictionCounts, PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
+    from bigmc.inference.writers import refuse_other_formats
     from bigmc.store.files.outputs import IfExists, Output
 
     started = time.monotonic()
     budget.reset_peak()
     asked = PredictOptions(**options)  # type: ignore[arg-type]
     if isinstance(source, str) and source == STDIN:
-        predictor = StreamPredictor(model_of(model), asked, Output.at(to, [model]))
+        output = refuse_other_formats(Output.at(to, [model]))
+        predictor = StreamPredictor(model_of(model), asked, output)
         return _predicted(to, PredictionCounts(predictor.run(), 0), started)
     rows = _rows_to_predict(source, asked, to)
-    output = Output.at(to, [model])
+    output = refuse_other_formats(Output.at(to, [model]))
     with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
         job = PredictionJob(known, output, asked, resources)
         counts = job.run(rows, IfExists.REPLACE if overwrite else IfExists.REFUSE)

@@ -12,6 +12,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 import pyarrow.csv as pc
 
+from bigmc.errors import DataError
 from bigmc.lazy import LazyModule
 from bigmc.printable import printable_json
 from bigmc.store.files.outputs import Output, OutputKind
@@ -100,6 +101,28 @@ _WRITERS: dict[str, type[TableWriter]] = {
     ".jsonl": JsonLinesWriter,
     ".ndjson": JsonLinesWriter,
 }
+
+#: Extensions of other formats: a file of such a name that held Parquet would not open where it is used.
+_OTHER_FORMATS = (
+    *(".arrow", ".feather", ".html", ".json", ".ods", ".svm", ".tsv", ".txt", ".xls", ".xlsx"),
+    *(".gz", ".xz", ".zip"),
+)
+
+
+def refuse_other_formats(output: Output) -> Output:
+    """Return an output whose name does not promise a format that predictions are not written in.
+
+    Raises
+    ------
+    DataError
+    """
+    extension = PurePath(output.name).suffix.lower()
+    if output.kind is not OutputKind.STREAM and extension in _OTHER_FORMATS:
+        raise DataError(
+            f"{output.name}: predictions are not written as {extension}",
+            "give a name that ends with .parquet, .csv or .jsonl",
+        )
+    return output
 
 
 def open_writer(output: Output, file: IO[bytes], schema: pa.Schema) -> TableWriter:

@@ -180,6 +180,14 @@ def test_standard_output_gets_rows_only(target):
     assert {row["predicted_label"] for row in rows} == {"a", "b"}
 
 
+@pytest.mark.parametrize("name", ["p.xlsx", "p.json", "p.TSV"])
+def test_a_name_of_another_format_is_refused(name, run, made):
+    code, _, said = run(f"{PREDICT} {name}")
+    assert code == 1
+    assert "give a name that ends with .parquet, .csv or .jsonl" in said
+    assert not (made / name).exists()
+
+
 def test_the_ending_chooses_the_format_and_columns_are_copied(run, made):
     for name in ("p.parquet", "p.csv", "p.jsonl"):
         assert run(f"{PREDICT} {name} --scores --keep id")[0] == 0
