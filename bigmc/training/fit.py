@@ -40,7 +40,7 @@ from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
-from bigmc.training.sizes import Duals, Trained, descend_all, train_with_size
+from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
 from bigmc.training.sums import Sum, add_up
 from bigmc.training.trials import Course, Size, Truth, better
 from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE, Limits
@@ -273,20 +273,24 @@ class Fit:
         """Train a ridge model of a size, or find it in the folder."""
         file = self._folder / f"{name}-{winner.kind}.model"
         if not file.exists():
-            measures = name == "measured"
-            trained = self._train_sized(winner, samples, start, keep_duals=measures)
-            if measures:
+            after = DualsAfter.KEPT if name == "measured" else DualsAfter.DROPPED
+            trained = self._train_sized(winner, samples, start, after)
+            if after is DualsAfter.KEPT:
                 self._measured_duals, self._searched = trained.duals, None
             trained.model.save(file, deflation=QUICK_DEFLATION)
             del trained  # before the copy of the model from the file
         return load_model(file)
 
     def _train_sized(
-        self, winner: Winner, samples: Dataset, start: Duals | None, keep_duals: bool = False
+        self,
+        winner: Winner,
+        samples: Dataset,
+        start: Duals | None,
+        after: DualsAfter = DualsAfter.DROPPED,
     ) -> Trained:
         tidy()  # what the model before was measured with
         ends, began = self._next_end(samples), time.monotonic()
-        trained = train_with_size(samples, winner, self._engine, start, ends, keep_duals)
+        trained = train_with_size(samples, winner, self._engine, start, ends, after)
         self._pass_seconds = (time.monotonic() - began) / (trained.model.n_iter + 1)
         return trained
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,13 @@ class HeldOutRows(NamedTuple):
     weights: NDArray[np.float64]
     places: NDArray[np.int64]
     truth: Truth
+
+
+class DualsAfter(Enum):
+    """What becomes of the dual variables of a training: with many classes they are large."""
+
+    DROPPED = auto()
+    KEPT = auto()
 
 
 @dataclass
@@ -158,7 +166,7 @@ def train_with_size(
     engine: Engine,
     start: Duals | None = None,
     ends: float = math.inf,
-    keep_duals: bool = False,
+    after: DualsAfter = DualsAfter.DROPPED,
 ) -> Trained:
     """Train a ridge model with the most important features, rounded weights and a certificate.
 
@@ -173,7 +181,7 @@ def train_with_size(
         Of a similar model.
     ends : float, optional
         Time by `time.monotonic` at which to end with what there is.
-    keep_duals : bool, optional
+    after : DualsAfter, optional
         Whether to return the dual variables.
 
     Returns
@@ -192,11 +200,11 @@ def train_with_size(
     n = size.count(len(duals.features), winner.max_features)
     if n < len(duals.features):
         features = np.sort(by_norm(duals)[:n])
-        whole = Duals(duals.take_duals(), used_once=not keep_duals)
+        whole = Duals(duals.take_duals(), used_once=after is DualsAfter.DROPPED)
         del duals  # free the memory before allocating the next
         dataset = with_shared_scale(dataset, features)
         duals = _descended(dataset, dataset.sample_weights(), ridge, engine, features, whole, ends)
-    elif keep_duals:
+    elif after is DualsAfter.KEPT:
         whole = Duals(duals.duals())
     step = _round(duals)
     multiples, intercept = _multiples(duals, step), duals.intercept.astype(np.float64)
@@ -225,7 +233,7 @@ def train_with_size(
         n_passes=1,
         step=step,
     )
-    return Trained(model, whole if keep_duals else None)
+    return Trained(model, whole if after is DualsAfter.KEPT else None)
 
 
 def descend_all(

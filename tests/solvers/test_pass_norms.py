@@ -9,7 +9,7 @@ from test_chunk_rounds import PLAN, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.chunks.certificate import Certifier
+from bigmc.solvers.sparse.chunks.certificate import Certifier, Looks
 from bigmc.solvers.sparse.chunks.loss import evaluate
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -80,10 +80,10 @@ def test_columns_whose_bounds_exceed_the_penalty_are_read_once_more():
     found = []
     try:
         anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(4))
-        for again in (False, True):
+        for looks in Looks:
             spill.n_bytes = 0
             certifier = Certifier(task, replace(PLAN, n_kept=3, free_bytes=1 << 24))
-            certified = certifier.certify(spill, anchor, none, Norms.EXACT, 1.0, looks_again=again)
+            certified = certifier.certify(spill, anchor, none, Norms.EXACT, 1.0, looks=looks)
             found.append((certified, spill.n_bytes))
     finally:
         spill.close()

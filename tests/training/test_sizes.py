@@ -20,7 +20,7 @@ from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 from bigmc.training.fit import Fit
-from bigmc.training.sizes import Duals, by_norm, smallest_good, train_with_size, with_shared_scale
+from bigmc.training.sizes import Duals, DualsAfter, by_norm, smallest_good, train_with_size, with_shared_scale
 from bigmc.training.trials import Candidate, Size
 from bigmc.training.validation import Limits
 from bigmc.training.winner import Splits, Winner
@@ -53,7 +53,7 @@ def winner_of(max_features):
 def test_dual_variables_that_nothing_else_starts_from_are_forgotten():
     X, y = counts()
     data, engine = Dataset.from_arrays(X, y), ThreadEngine(1)
-    kept = train_with_size(data, winner_of(60), engine, keep_duals=True).duals
+    kept = train_with_size(data, winner_of(60), engine, after=DualsAfter.KEPT).duals
     once = Duals(kept.values, used_once=True)
     model = train_with_size(data, winner_of(60), engine, kept).model
     trained = train_with_size(data, winner_of(60), engine, once)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import partial
 
 import numpy as np
@@ -40,6 +41,13 @@ _ONE_OF = 8
 _NEARLY = 1e-3
 #: Features whose gradients are measured at once.
 _MEASURED = 1 << 13
+
+
+class Looks(Enum):
+    """How often a pass reads columns: twice those of features whose bounds alone decide what it proves."""
+
+    ONCE = auto()
+    TWICE = auto()
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ class Certifier:
         norms: Norms,
         last_scale: float,
         further: Further = None,
-        looks_again: bool = False,
+        looks: Looks = Looks.ONCE,
     ) -> Certified:
         """Make a pass; its bytes are added to those of the spill.
 
@@ -125,8 +133,7 @@ class Certifier:
         further : int64 array or callable, optional
             Features whose columns become a layer of the spill while shards are read, or what names them by
             the gradients of some shards.
-        looks_again : bool, optional
-            Read once more the columns of features whose bounds alone decide what the pass proves.
+        looks : Looks, optional
         """
         task = self._task
         scales: tuple[float, ...] = ()
@@ -139,10 +146,11 @@ class Certifier:
         written = np.empty(0, np.int64)
         if rough or self._needs_shards(spill, chosen):
             add_up = partial(self._add_up, spill, request, point, moved)
-            sums, written = self._shard_sums(spill, add_up, rough, further)
+            sums, written = self._shard_sums(spill, add_up, norms, further)
         else:
             sums = column_sums(task, spill, request, point, moved)
-        look = partial(self._add_up, spill, point=point, moved=moved) if looks_again and not rough else None
+        again = looks is Looks.TWICE and not rough
+        look = partial(self._add_up, spill, point=point, moved=moved) if again else None
         measured = self._measure(spill, sums, chosen, point.coef, look)
         if rough or (task.fit_intercept and not moved):
             return Certified(sums, measured, 0.0, last_scale, written)
@@ -158,11 +166,13 @@ class Certifier:
         return not known or self._plan.goes_by_rows(len(features))
 
     def _shard_sums(
-        self, spill: Spill, add_up: Callable[..., PassSums], rough: bool, further: Further
+        self, spill: Spill, add_up: Callable[..., PassSums], norms: Norms, further: Further
     ) -> tuple[PassSums, NDArray[np.int64]]:
         """Go through all shards; return what they add up to, and the features written on the way."""
         dataset, column_scale = self._task.dataset, self._task.dataset.column_scale()
-        watches = [RowNorms(column_scale, spill.put_scales)] if rough and column_scale is not None else []
+        watches = []
+        if norms is Norms.ROUGH and column_scale is not None:
+            watches.append(RowNorms(column_scale, spill.put_scales))
         sums, some, written = None, np.empty(0, np.int64), np.empty(0, np.int64)
         others = np.arange(dataset.n_shards)
         if not callable(further):

@@ -131,8 +131,9 @@ def _add_parts(
     """
     largest = np.zeros(request.shard_parts)
     for number, held in enumerate(_batches(blocks, request.held_bytes)):
+        add = _add_gradients if number else _add_part
         for k in range(request.every // 2, request.shard_parts, request.every):
-            largest[k] = max(largest[k], _add_part(part_of(k), held, request, sums, again=number > 0))
+            largest[k] = max(largest[k], add(part_of(k), held, request, sums))
     sums.largest += float(largest.sum())
 
 
@@ -150,27 +151,27 @@ def _batches(blocks: Iterable[Block], most: int) -> Iterator[list[Block]]:
     yield held
 
 
-def _add_part(
-    part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums, again: bool = False
-) -> float:
-    """Add gradients of some samples of a shard, and unless they come again their losses.
-
-    Returns
-    -------
-    float
-        See `_PartGradients.largest`.
-    """
-    if part is None:
-        return 0.0
-    problem = part.problem
-    sums.n_bytes += part.n_bytes
-    if not again:
+def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums) -> float:
+    """Add losses and gradients of some samples of a shard; return what `_add_gradients` does."""
+    if part is not None:
+        problem = part.problem
         sums.n_parts += 1
         sums.n_rows += problem.n_samples
         sums.margins += problem.margins().stacked
         nothing = np.empty((0, problem.n_classes))
         for k, scale in enumerate(request.scales):
             sums.entropies[k] += problem.entropy(nothing, scale)
+    return _add_gradients(part, blocks, request, sums)
+
+
+def _add_gradients(
+    part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums
+) -> float:
+    """Add gradients of some columns of samples of a shard; return `_PartGradients.largest` of them."""
+    if part is None:
+        return 0.0
+    problem = part.problem
+    sums.n_bytes += part.n_bytes
     problem.fill_residuals()
     gradients = _PartGradients(problem, request, sums)
     if request.shard_parts == 1:

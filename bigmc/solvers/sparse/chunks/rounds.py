@@ -26,7 +26,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
-from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, Measured
+from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, Looks, Measured
 from bigmc.solvers.sparse.chunks.evaluation import evaluated, reached
 from bigmc.solvers.sparse.chunks.loss import Evaluation, Weights, descend, improve, violation_to_reach
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
@@ -253,10 +253,10 @@ class ChunkRounds:
 
     def _pass(self, chosen: NDArray[np.int64], further: Further = None) -> Certified:
         """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
-        state, spill = self.state, self._columns.spill
+        state, spill, by = self.state, self._columns.spill, (self._norms, self.state.scale)
         assert state.anchor is not None
-        known, last = bool(state.history), state.scale  # at first it is not known what has weights
-        certified = self._certifier.certify(spill, state.anchor, chosen, self._norms, last, further, known)
+        looks = Looks.TWICE if state.history else Looks.ONCE  # at first it is not known what has weights
+        certified = self._certifier.certify(spill, state.anchor, chosen, *by, further, looks)
         self._norms, state.scale, state.doubted = Norms.EXACT, certified.scale, certified.measured.doubted
         self._count_spill()
         return certified
