@@ -388,3 +388,28 @@ def test_other_pairs_with_and_without_newton_steps_meet_at_the_optimum(loss, pen
     assert with_steps.certificate.lower <= without.objective
     assert without.certificate.lower <= with_steps.objective
     assert (with_steps.coef != without.coef).any()
+
+
+def test_newton_steps_over_several_blocks_end_where_those_over_one_do(monkeypatch):
+    """Every block gets its own part of the step, at once from the first sweep on."""
+    digits = load_digits()
+    dataset = Dataset.from_arrays(scipy.sparse.csr_array(digits.data / 16.0), digits.target)
+    n_blocks, begin = [], Support.__init__
+
+    def counted(support, problem, held, *arguments):
+        n_blocks[-1] = max(n_blocks[-1], len(held))
+        begin(support, problem, held, *arguments)
+
+    monkeypatch.setattr("bigmc.solvers.sparse.steps.sweeps._SWEEPS_FIRST", 0)
+    monkeypatch.setattr(Support, "__init__", counted)
+    found = []
+    for coef_bytes in (1 << 20, 2000):  # weights of all columns, and of some
+        monkeypatch.setattr("bigmc.solvers.sparse.memory_plan._BLOCK_COEF", coef_bytes)
+        n_blocks.append(0)
+        found.append(solve(dataset, alpha=1e-3, tol=1e-6, memory_limit=1 << 28))
+    whole, parts = found
+    assert n_blocks[0] == 1
+    assert n_blocks[1] > 2
+    assert parts.certificate.gap <= 1e-6
+    assert parts.objective == pytest.approx(whole.objective, rel=2e-6)
+    assert parts.n_iter <= 2 * whole.n_iter  # wrong parts of steps are undone by sweeps, at a cost
