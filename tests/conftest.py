@@ -5,7 +5,6 @@ import os
 from importlib import import_module
 from pkgutil import walk_packages
 
-import compile_once
 import pytest
 
 import bigmc.kernels
@@ -38,22 +37,12 @@ def without_waiting_for_the_disk():
     os.fsync = before
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node):
-    """Tell a worker where the process is that compiles kernels for all of them."""
-    if not hasattr(node.config, "shared_compiler"):
-        node.config.shared_compiler = compile_once.SharedCompiler()
-    node.workerinput["compiler"] = node.config.shared_compiler.address
-
-
 @pytest.fixture(autouse=True, scope="session")
-def kernels_are_compiled_once(request):
-    """Let another process compile kernels, as commands do; all workers share one.
+def kernels_are_compiled_once():
+    """Let a process of its own compile kernels, as commands do: workers that miss the same one share it.
 
     It stays until the end: a new one compiles anew what kernels have in common.
     """
-    if hasattr(request.config, "workerinput"):
-        compile_server.ask = compile_once.asking(request.config.workerinput["compiler"])
     for module in walk_packages(bigmc.kernels.__path__, f"{bigmc.kernels.__name__}."):
         import_module(module.name)
     compile_server.IDLE_SECONDS = 600.0

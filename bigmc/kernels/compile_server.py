@@ -256,16 +256,11 @@ def _import_path() -> list[str]:
 
 _child: _Child | None = None
 
-ask: Callable[[bytes], bool] | None = None
-"""Asks a process that several share, before a child is started; returns whether it compiled the kernel."""
-
 
 def _compile_in_child(function: Any, sig: Any) -> bool:
     """Return whether a child did it. The caller holds numba's compiler lock: one thread asks at a time."""
     global _child
     request = pickle.dumps((function.__module__, function.__name__, sig))
-    if ask is not None and ask(request):
-        return True
     if _child is not None and _child.owner == os.getpid() and _child.compiles(request):
         return True
     try:
@@ -286,18 +281,13 @@ def serve(idle_seconds: float) -> None:
     os.dup2(2, 1)  # what compiling prints is no answer
     while select([sys.stdin], [], [], idle_seconds)[0]:
         try:
-            request = pickle.load(sys.stdin.buffer)  # from the process that started this one
+            module, name, sig = pickle.load(sys.stdin.buffer)  # from the process that started this one
         except EOFError:
             return
-        compile_kernel(*request)
+        kernel = getattr(import_module(module), name)
+        _equip(_SharedCache)
+        kernel.compile(sig)
         os.write(answers, b"1")
-
-
-def compile_kernel(module: str, name: str, sig: Any) -> None:
-    """Compile a kernel for some types, into the cache that processes share."""
-    kernel = getattr(import_module(module), name)
-    _equip(_SharedCache)
-    kernel.compile(sig)
 
 
 if __name__ == "__main__":
