@@ -127,7 +127,24 @@ def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> Pred
 
 
 def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection:
-    """Return the strongest features of each class; see :func:`bigmc.inference.inspection.inspect`."""
+    """Return the features with the largest weights for each class.
+
+    Parameters
+    ----------
+    model : path, Model or fitted classifier
+        Model.
+    top : int, default=20
+        Maximum number of features per class.
+
+    Returns
+    -------
+    dict
+        ``n_features``, ``n_nonzero_features`` and ``classes``: for each class ``label``, further facts of its
+        kind of model (for linear models ``intercept``), and ``features``, by decreasing
+        absolute weight: ``index``, ``weight`` and ``names``. A name of a hashed feature has a ``sign``, with
+        which its occurrences count, and a ``count``; several names are a known collision. A column
+        of arrays has its own name; without names the list is empty.
+    """
     from bigmc.inference import inspection
 
     return inspection.inspect(model_of(model), top)

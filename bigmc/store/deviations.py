@@ -26,9 +26,8 @@ def inverse_deviations(n_samples: int, blocks: Iterable[Statistics]) -> NDArray[
     scales = []
     for sums, squares in blocks:
         mean = sums.sum(axis=0) / max(n_samples, 1)
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # infinite squares: scaled by the mean, as constants
+        # Columns of infinite squares are scaled by the mean, as constants are.
+        with np.errstate(over="ignore", invalid="ignore"):
             variance = squares.sum(axis=0) / max(n_samples, 1) - np.square(mean)
             spread = variance > _ROUNDING * np.square(mean)
         scale = (1.0 / np.maximum(np.abs(mean), 1.0)).astype(np.float32)
