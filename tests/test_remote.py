@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from killing import ANY, child
+from s3_server import s3_server
 
 from bigmc import api, cli
 from bigmc.engine import ThreadEngine
@@ -26,7 +27,7 @@ from bigmc.store.files.object_store import Address
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("s3fs", reason="s3fs is not installed: pip install 'bigmc[s3]'")
-moto = pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")
+pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")
 
 OPTIONS = {"text": "text", "label": "label", "hash_bits": 10, "split": "train=0.6,test=0.4"}
 TRAIN = {"alpha": 1e-3, "memory_limit": "64MB", "engine": ThreadEngine(1)}
@@ -35,13 +36,10 @@ TRAIN = {"alpha": 1e-3, "memory_limit": "64MB", "engine": ThreadEngine(1)}
 @pytest.fixture(scope="module")
 def server():
     """A stand-in for S3 on this machine."""
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
     # fsspec keeps its file systems, and does not see that the environment names another server.
     pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server() as url:
+        yield url
 
 
 @pytest.fixture

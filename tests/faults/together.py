@@ -328,25 +328,20 @@ def _with_moto(trial: Callable[[Path, Path, str], Outcome], inputs: Path, work: 
     """Run a trial against an object store on this machine."""
     try:
         import s3fs  # noqa: F401
-        from moto.server import ThreadedMotoServer
+        from s3_server import s3_server
     except ImportError:
         return Outcome("S3 is left out: moto or s3fs is not installed", "object store")
     from bigmc.store.files.object_store import Address
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    os.environ |= {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "nobody",
-        "AWS_SECRET_ACCESS_KEY": "nothing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "BIGMC_CACHE": str(work / "cache"),
-    }
-    with Address(f"s3://faults{int(time.time())}").file_system() as (fs, path):
-        fs.mkdir(path)
-    try:
+    with s3_server() as server:
+        os.environ |= {
+            "AWS_ENDPOINT_URL": server,
+            "AWS_ACCESS_KEY_ID": "nobody",
+            "AWS_SECRET_ACCESS_KEY": "nothing",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "BIGMC_CACHE": str(work / "cache"),
+        }
+        with Address(f"s3://faults{int(time.time())}").file_system() as (fs, path):
+            fs.mkdir(path)
         return trial(inputs, work, f"s3://{path}")
-    finally:
-        server.stop()

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from s3_server import s3_server
 
 from bigmc import api
 from bigmc.engine import ThreadEngine
@@ -27,7 +28,7 @@ from bigmc.ingestion.parts.scan import expand_sources
 from bigmc.ingestion.sources import remote_file
 
 pytest.importorskip("s3fs", reason="s3fs is not installed: pip install 'bigmc[s3]'")
-moto = pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")
+pytest.importorskip("moto.server", reason="moto, which stands in for S3, is not installed")
 
 CONTENTS = {"text": "text", "label": "label", "keep": "n", "hash_bits": 10}
 
@@ -78,13 +79,10 @@ def serve(folder, handler):
 
 @pytest.fixture(scope="module")
 def storage():
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
     # fsspec keeps its file systems, and does not see that the environment names another server.
     pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server() as url:
+        yield url
 
 
 def free_port():
