@@ -31,11 +31,14 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
     if no row was drawn.
     """
     _check_share(share)
-    chosen = [
-        np.flatnonzero(hashed_shares(shard.table(["row_id"]).column("row_id").to_numpy(), seed) < share)
-        for shard in dataset.shards
-    ]
+    chosen = [rows for _, rows in engine.map(_chosen, range(dataset.n_shards), dataset, share, seed)]
     return _in_memory(dataset, chosen, engine)
+
+
+def _chosen(s: int, dataset: Dataset, share: float, seed: int) -> NDArray[np.int64]:
+    """Return the rows of a shard that are drawn."""
+    row_ids = dataset.shards[s].table(["row_id"]).column("row_id").to_numpy()
+    return np.flatnonzero(hashed_shares(row_ids, seed) < share)
 
 
 def draw_groups(

@@ -11,7 +11,7 @@ from sparse_runs import largest_alpha, solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.sparse import Start
+from bigmc.solvers.sparse import Start, in_memory
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_sample
 from bigmc.solvers.sparse.problem import Problem
@@ -280,3 +280,34 @@ def test_large_data_in_memory_starts_on_a_sample_of_its_own():
     assert abs(begun.objective - alone.objective) <= 1e-5 * alone.objective
     part, _ = draw_rows(dataset, 0.25, 0, ThreadEngine(1))
     assert draw_rows(part, 0.25, 1, ThreadEngine(1))[0].n_samples < 0.3 * part.n_samples
+
+
+def of_many_rows():
+    """Samples of few features, of which 48 MB hold more than a round needs."""
+    generator = np.random.default_rng(0)
+    X = generator.integers(-3, 4, (700_000, 25)).astype(np.int8)
+    y = np.argmax(
+        X[:, :10] @ generator.standard_normal((10, 4)) + 6 * generator.gumbel(size=(len(X), 4)), axis=1
+    )
+    return Dataset.from_arrays(X, y)
+
+
+@pytest.mark.slow
+def test_of_a_sample_that_is_larger_than_a_round_needs_a_part_is_trained_on(monkeypatch):
+    monkeypatch.setattr(in_memory, "MANY_ENTRIES", 100_000)
+    dataset = of_many_rows()
+    options = {"alpha": 0.05, "tol": 1e-5, "fit_intercept": True, "memory_limit": 48_000_000}
+    kept = Kept()
+    streamed = solve(dataset, checkpoint=kept, engine=ThreadEngine(1), **options)
+    assert streamed.plan is None
+    assert kept.content[0]["corrected"]
+    assert 0 < kept.content[0]["sample_rows"] < 25_000
+    whole = solve(dataset, **options | {"memory_limit": 10**9, "tol": 1e-7})
+    assert streamed.certificate.lower <= whole.objective
+    assert whole.certificate.lower <= streamed.objective <= whole.objective * (1 + 1e-5)
+    stopped = Kept(2)
+    with pytest.raises(KeyboardInterrupt):
+        solve(dataset, checkpoint=stopped, **options)
+    again = solve(dataset, checkpoint=stopped, **options)
+    assert np.array_equal(again.coef, streamed.coef)
+    assert again.history == streamed.history

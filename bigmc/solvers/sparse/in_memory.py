@@ -22,7 +22,7 @@ from bigmc.solvers.sparse.working_set.rounds import Rounds
 from bigmc.store.block import Residency
 
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
-_MANY_ENTRIES = 5_000_000
+MANY_ENTRIES = 5_000_000
 #: Gap to reach on that sample, with a penalty larger by as much as the noise of its gradients: more features
 #: that soon lose their weights again cost more than the better objective saves.
 _ROUGH_TOL = 0.3
@@ -32,24 +32,22 @@ _ROUGH_TOL = 0.3
 _DUAL_SHARE, _DUAL_TOL, _DUAL_EPOCHS = 0.7, 1e-4, 60
 
 
-def train_in_memory(run: SparseRun, plan: SolverPlan, start: Start | None, saved: Packed | None) -> Trained:
+def train_in_memory(run: SparseRun, plan: SolverPlan, start: State | None, saved: Packed | None) -> Trained:
     """Train on all samples.
 
     Parameters
     ----------
     run : SparseRun
     plan : SolverPlan
-    start : Start or None
-        Weights to start from.
+    start : State or None
+        Weights to start from; by default `first_weights`.
     saved : Packed or None
         Where to resume.
     """
     task, dataset = run.task, run.task.dataset
     state = None
-    if saved is None and start is not None:
-        state = State.at(start, task.width, task.alpha)
-    elif saved is None:
-        state = _start_by_duals(run) if _takes_duals(run) else _rough_start(run, plan)
+    if saved is None:
+        state = start or first_weights(run, plan)
     problem = run.scores(task, plan.score_dtype)
     ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
     source = BlockSource(dataset, ranges, Residency.MEMORY)
@@ -59,19 +57,13 @@ def train_in_memory(run: SparseRun, plan: SolverPlan, start: Start | None, saved
     return Trained(rounds.state, outcome.certificate, problem.column_scale)
 
 
-def start_on_sample(run: SparseRun, sample: Task, memory: int, tol: float) -> State:
-    """Return the weights of a sample in memory as the start for all samples.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the sample does not fit: by chance it is far larger than planned for.
-    """
+def on_sample(run: SparseRun, sample: Task, memory: int, tol: float) -> SparseRun:
+    """Return a run on a sample in memory that is the start of a run on all samples."""
 
     def show(seen: Progress) -> None:
         run.context.progress(replace(seen, stage="train on a sample"))
 
-    smaller = replace(
+    return replace(
         run,
         task=sample,
         limits=replace(run.limits, tol=tol, memory=memory),
@@ -79,7 +71,28 @@ def start_on_sample(run: SparseRun, sample: Task, memory: int, tol: float) -> St
         descent=replace(run.descent, seed=run.descent.seed + 1),
         context=RunContext(run.context.local_engine, progress=show),
     )
-    trained = train_in_memory(smaller, plan_memory(memory, sample.size(tol)), None, None).state
+
+
+def start_on_sample(smaller: SparseRun, run: SparseRun, first: State | None = None) -> State:
+    """Return the weights of a sample in memory as the start for all samples.
+
+    Parameters
+    ----------
+    smaller : SparseRun
+        On the sample, see `on_sample`.
+    run : SparseRun
+        On all samples.
+    first : State or None
+        Weights to start from; by default `first_weights`.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the sample does not fit: by chance it is far larger than planned for.
+    """
+    sample, limits = smaller.task, smaller.limits
+    plan = plan_memory(limits.memory, sample.size(limits.tol))
+    trained = train_in_memory(smaller, plan, first, None).state
     coef = trained.coef.rows[:, : sample.dataset.n_classes]
     start = Start(trained.coef.features, coef, trained.intercept)
     state = State.at(start, run.task.width, run.task.alpha)
@@ -88,16 +101,21 @@ def start_on_sample(run: SparseRun, sample: Task, memory: int, tol: float) -> St
     return state
 
 
+def first_weights(run: SparseRun, plan: SolverPlan) -> State | None:
+    """Return cheap weights to start from, by dual coordinates or of a sample; None if neither is worth it."""
+    return _start_by_duals(run) if _takes_duals(run) else _rough_start(run, plan)
+
+
 def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
     """Return rough weights from a sample, if it fits into memory beside all samples and is worth it."""
     task, tol = run.task, run.limits.tol
-    sampled = plan_start(plan.memory.free, task.size(tol)) if task.dataset.nnz >= _MANY_ENTRIES else None
-    sample = run.draw(sampled.share) if sampled else None
+    sampled = plan_start(plan.memory.free, task.size(tol)) if task.dataset.nnz >= MANY_ENTRIES else None
+    sample = run.draw(sampled.share, run.context.local_engine) if sampled else None
     if sampled is None or sample is None:
         return None
     with suppress(MemoryLimitError):
         sample = replace(sample, alpha=task.alpha / math.sqrt(sampled.share))
-        state = start_on_sample(run, sample, sampled.memory_limit, _ROUGH_TOL)
+        state = start_on_sample(on_sample(run, sample, sampled.memory_limit, _ROUGH_TOL), run)
         state.norms = None  # those of a sample say nothing about features of few samples
         return state
     return None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.engine import Engine
 from bigmc.errors import BigmcError, DataError
 from bigmc.objectives import PENALTIES, Objective
 from bigmc.solvers.certificate import Certificate
@@ -163,10 +164,10 @@ class SparseRun:
         most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
         return sweeper_of(problem, self.descent, most_visits, newton_bytes)
 
-    def draw(self, share: float) -> Task | None:
+    def draw(self, share: float, engine: Engine) -> Task | None:
         """Return the task of a share of the samples, in memory; None if all of them have no weight."""
         task = self.task
-        drawn, positions = draw_rows(task.dataset, share, self.descent.seed, self.context.local_engine)
+        drawn, positions = draw_rows(task.dataset, share, self.descent.seed, engine)
         weights = None if task.sample_weight is None else task.sample_weight[positions]
         if weights is not None and not weights.any():
             return None

@@ -17,10 +17,11 @@ from bigmc.budget import MemoryLimitError, plan_within
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Limits, load
 from bigmc.solvers.sparse.chunks.plan import plan_chunks
+from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.in_memory import train_in_memory
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory
 from bigmc.solvers.sparse.run import SparseRun
-from bigmc.solvers.sparse.state import Start
+from bigmc.solvers.sparse.state import Start, State
 
 #: Any tolerance will do where a single pass is made.
 _ANY_TOL = 1e-2
@@ -102,7 +103,8 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
     plan = _plan(run) if chunk_bytes is None else None
     if plan:
         saved = load(run.context, run.fingerprint)
-        state, certificate, column_scale = train_in_memory(run, plan, start, saved)
+        first = None if start is None else State.at(start, run.task.width, run.task.alpha)
+        state, certificate, column_scale = train_in_memory(run, plan, first, saved)
     else:
         from bigmc.solvers.sparse.out_of_core import plan_out_of_core, train_out_of_core  # which take .03 s
 
@@ -157,8 +159,8 @@ def largest_alpha(run: SparseRun) -> float:
         from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm
 
         return largest_norm(run, chunk_plan(run, None))
-    n_classes = run.task.dataset.n_classes
-    nothing = Start(np.empty(0, np.int64), np.empty((0, n_classes)), np.zeros(n_classes))
+    task = run.task
+    nothing = State(Coefficients.zeros(task.width), np.zeros(task.dataset.n_classes), top=task.alpha)
     return train_in_memory(run, plan, nothing, None).state.history[0]["largest_norm"]
 
 

@@ -97,7 +97,9 @@ class State:
     damping : float
         Share of the mean curvature that Newton steps add, or of that of all samples in a corrected run.
     corrected : bool
-        The run goes by `bigmc.solvers.sparse.sampled.subsampled_newton`; the following is for it.
+        The run goes by `bigmc.solvers.sparse.sampled.subsampled_newton`; the following two are for it.
+    sample_rows : int
+        Rows that its sample was cut to; 0: all that memory has space for.
     anchor : Evaluated or None
         The best weights so far.
     chunked : bool
@@ -135,6 +137,7 @@ class State:
     norms: NDArray[np.float32] | None = None
     damping: float = 0.0
     corrected: bool = False
+    sample_rows: int = 0
     anchor: Evaluated | None = None
     chunked: bool = False
     layers: list[NDArray[np.int64]] = field(default_factory=list)
@@ -167,6 +170,7 @@ class State:
             "top": self.top,
             "history": self.history,
             "corrected": self.corrected,
+            "sample_rows": self.sample_rows,
             "damping": self.damping,
         }
         n_classes = len(self.intercept)
