@@ -18,7 +18,7 @@ from bigmc.inference.memory import SMALLEST_SCRATCH, divide_limit, own_copy, sma
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.inference.samples import feature_spec_of
-from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, RECORD_COST, bytes_held
+from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, bytes_held
 from bigmc.ingestion.parts.scan import (
     USUAL_FILES,
     Part,
@@ -32,7 +32,7 @@ from bigmc.ingestion.parts.scan import (
 )
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.parquet import longest_text
-from bigmc.ingestion.readers.record_limit import SHORT_RECORD, RecordLimit
+from bigmc.ingestion.readers.record_limit import RecordLimit, bytes_of_record
 from bigmc.ingestion.sources.source import Source
 from bigmc.model import ModelOutline, ModelSource
 from bigmc.options.inference import PredictOptions
@@ -123,7 +123,7 @@ def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resourc
         n_features=model.n_features if rows.sources[0].format == "svmlight" else None,
         missing=spec.takes_missing,
         columns=_columns(model, options) or None,
-        record_limit=RecordLimit(resources.memory_limit, least, RECORD_COST),
+        record_limit=RecordLimit(resources.memory_limit, least),
     )
 
 
@@ -142,7 +142,7 @@ def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
             # Footers only have the sizes of columns; too long texts in them would fail later.
             if parts[largest].format == "parquet" and hints.columns:
                 row, n_bytes = longest_text(parts[largest].path, hints.columns)
-                if limit.cost * (n_bytes - SHORT_RECORD) > held[largest]:
+                if bytes_of_record(n_bytes) > held[largest]:
                     raise limit.refusal(parts[largest].path, row, n_bytes) from None
             raise
     return held[largest] if held else 0

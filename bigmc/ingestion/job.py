@@ -22,20 +22,13 @@ from bigmc.errors import DataError, StoreError
 from bigmc.ingestion.columns.labels import TooManyLabels
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_shares
 from bigmc.ingestion.label_census import bytes_of_labels
-from bigmc.ingestion.memory import (
-    RECORD_COST,
-    Load,
-    Shares,
-    divide,
-    refuse_large_chunks,
-    smallest_limit,
-)
+from bigmc.ingestion.memory import Load, Shares, divide, refuse_large_chunks, smallest_limit
 from bigmc.ingestion.parts.scan import Part, ReadHints, bytes_per_row, scan
 from bigmc.ingestion.parts.small_files import gather_small_files
 from bigmc.ingestion.parts.spool import spool_beside
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.readers.parquet import longest_text
-from bigmc.ingestion.readers.record_limit import SHORT_RECORD, LongRecordError, LongRecords, RecordLimit
+from bigmc.ingestion.readers.record_limit import LongRecordError, LongRecords, RecordLimit, bytes_of_record
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
 from bigmc.ingestion.target import is_published, refuse_foreign_folder
@@ -168,7 +161,7 @@ class Job:
         parts = scan(self.sources, self._part_bytes(), replace(self.hints, record_limit=short))
         label_bytes = self._with_labels(parts, ThreadEngine(1), short).label_bytes if parts else 0
         if label_bytes:
-            load = replace(self._load(parts), record_bytes=RECORD_COST * (longest - SHORT_RECORD))
+            load = replace(self._load(parts), record_bytes=bytes_of_record(longest))
             divide(self.limit, 1, replace(load, label_bytes=label_bytes + SKIPPED_LABELS))
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
@@ -335,8 +328,7 @@ class Job:
                 # Footers only have the sizes of columns; too long texts in them would fail only when read.
                 columns = self.recipe.columns
                 longest = max(longest_text(source.path, columns)[1] for source in self.sources)
-                held = max(load.record_bytes, RECORD_COST * (longest - SHORT_RECORD))
-                load = replace(load, record_bytes=held)
+                load = replace(load, record_bytes=max(load.record_bytes, bytes_of_record(longest)))
             if parts and self.label_bytes is None:
                 load = replace(load, label_bytes=self._with_labels(parts, engine).label_bytes or 0)
             divide(self.limit, engine.n_threads, load)

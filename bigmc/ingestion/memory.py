@@ -15,7 +15,7 @@ from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine.processes import ROOMY_LIMIT
 from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.readers.parquet import DECODED
-from bigmc.ingestion.readers.record_limit import SHORT_RECORD, UNTOLD_BYTES, RecordLimit
+from bigmc.ingestion.readers.record_limit import UNTOLD_BYTES, RecordLimit, bytes_of_record
 
 BATCH_COST = 32
 """Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
@@ -25,10 +25,6 @@ SMALLEST_BATCH, LARGEST_BATCH = 1 << 16, 1 << 20
 
 DENSE_BATCH_COST = 8
 """The same if every column is a number: columns, float64 values, and these as rows."""
-
-RECORD_COST = 9
-"""Bytes in memory per byte of the longest record: raw and parsed text, positions of words, their hashes.
-Measured 7 to 7.5 with 60 MB of words, and 8.2 with 182 MB, since buffers grow by doubling."""
 
 LABELS_BYTES = 2 << 20
 """Maximum bytes of distinct labels in every worker."""
@@ -132,7 +128,7 @@ def bytes_held(part: Part) -> int:
     """Return the bytes that a worker needs for long records or Parquet columns."""
     if part.format == "parquet":
         return max(0, DECODED * part.longest - READER_BYTES)
-    return RECORD_COST * max(0, part.longest - SHORT_RECORD)
+    return bytes_of_record(part.longest)
 
 
 @dataclass(frozen=True)
@@ -216,7 +212,7 @@ def smallest_limit(load: Load) -> int:
 def record_limit(limit: int, n_features: int) -> RecordLimit:
     """Return the maximum length of a record if one worker has the whole memory limit."""
     base = FIXED_COST + SMALLEST_WORKER + FEATURE_COST * n_features
-    return RecordLimit(limit, base, RECORD_COST)
+    return RecordLimit(limit, base)
 
 
 def refuse_large_chunks(parts: Sequence[Part], share: int, n_workers: int) -> None:

@@ -105,16 +105,14 @@ def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | Non
     return Block(lo, hi, offsets, indices, data, store.base)
 
 
-def stream_blocks(
-    store: ColumnStore, ranges: Iterable[tuple[int, int]], n_buffers: int = 2
-) -> Iterator[Block]:
+def stream_blocks(store: ColumnStore, ranges: Iterable[tuple[int, int]]) -> Iterator[Block]:
     """Read blocks of the features ``(lo, hi)``, prefetching the next ones on a thread.
 
-    A block is valid until the next one is read: at most `n_buffers` are in memory. Errors are raised in
+    A block is valid until the next one is read: at most two are in memory. Errors are raised in
     the order of the blocks; closing the iterator stops the thread.
     """
     coming = iter(ranges)
-    free = deque(BlockBuffers() for _ in range(n_buffers))
+    free = deque([BlockBuffers(), BlockBuffers()])
     pending: deque[tuple[BlockBuffers, Future[Block]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="bigmc-read") as pool:
         try:

@@ -157,7 +157,7 @@ class Stored:
     @property
     def identity(self) -> str:
         """SHA-256 of the digests of all files when the dataset was opened."""
-        manifests = [self.ingests[0].manifest.until(0), *(i.manifest for i in self.ingests[1:])]
+        manifests = [self.ingests[0].manifest.without_appends(), *(i.manifest for i in self.ingests[1:])]
         digests = [hashlib.sha256(manifest.to_json()).hexdigest() for manifest in manifests]
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 

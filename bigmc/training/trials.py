@@ -175,12 +175,9 @@ def better(one: Trial, other: Trial, n_held_out: int) -> Trial:
     """
     chance = math.sqrt(max(one.quality * (1.0 - one.quality), 1e-9) / n_held_out)
     gain = (other.quality - one.quality) / (QUALITY_UNIT * chance)
-    gain += _within(MOST_LOSS, (one.log_loss - other.log_loss) / (LOSS_UNIT * one.log_loss + 1e-9))
+    gained = (one.log_loss - other.log_loss) / (LOSS_UNIT * one.log_loss + 1e-9)
+    gain += min(max(gained, -MOST_LOSS), MOST_LOSS)
     return other if gain > WORTH_IT else one
-
-
-def _within(most: float, value: float) -> float:
-    return min(max(value, -most), most)
 
 
 @dataclass(frozen=True)

@@ -146,11 +146,10 @@ def test_planned_bytes_are_those_of_the_blocks(mixed):
     assert max(sizes) > 900
 
 
-@pytest.mark.parametrize("n_buffers", [1, 2, 4])
-def test_streamed_blocks_come_in_order_and_stay_valid_until_the_next(mixed, n_buffers):
+def test_streamed_blocks_come_in_order_and_stay_valid_until_the_next(mixed):
     dataset, matrix, _, _ = mixed
     ranges = [(0, 3), (3, 3), (7, 11), (2, 9), (0, 11)] * 4
-    for (lo, hi), block in zip(ranges, stream_blocks(dataset, iter(ranges), n_buffers), strict=True):
+    for (lo, hi), block in zip(ranges, stream_blocks(dataset, iter(ranges)), strict=True):
         assert np.array_equal(block_matrix(block, 120), matrix[:, lo:hi])
 
 

@@ -135,10 +135,10 @@ class LevelCount:
         """Number of different values that were counted."""
         return len(self._counts)
 
-    def levels(self, most: int = MOST_LEVELS) -> Levels:
-        """Return the most frequent values, ties in alphabetical order."""
+    def levels(self) -> Levels:
+        """Return the `MOST_LEVELS` most frequent values, ties in alphabetical order."""
         ordered = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
-        return Levels(self._column, tuple(value for value, _ in ordered[:most]))
+        return Levels(self._column, tuple(value for value, _ in ordered[:MOST_LEVELS]))
 
 
 class MeanOfColumns:

@@ -331,8 +331,8 @@ def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHin
     return FORMATS[sources[0].format].split(sources, part_bytes, hints)
 
 
-def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
-    """Estimate the bytes of a row of the source, from its beginning."""
+def bytes_per_row(source: Source) -> float:
+    """Estimate the bytes of a row of the source, from its first MiB."""
     if source.data is not None:
         rows = max(1, int(source.data.shape[0]))
         if source.format == "table":
@@ -344,7 +344,7 @@ def bytes_per_row(source: Source, sample: int = 1 << 20) -> float:
         return size_of(source.path) / max(1, n_rows)
     try:
         with open_text(source) as stream:
-            head = bytes(stream.read(sample))
+            head = bytes(stream.read(1 << 20))
     except DAMAGE:
         return 1.0  # the reader will raise the error
     return float(len(head)) / max(1, _count_records(head, source))

@@ -168,9 +168,9 @@ class Manifest:
         ]
         return [*self.files, *of_shards]
 
-    def until(self, n_appends: int) -> Manifest:
-        """Return the manifest as it was after this number of appends."""
-        return replace(self, appends=self.appends[:n_appends])
+    def without_appends(self) -> Manifest:
+        """Return the manifest as it was before the first append."""
+        return replace(self, appends=())
 
 
 def canonical_json(value: Any) -> bytes:
