@@ -13,6 +13,7 @@ import pyarrow as pa
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.date_columns import PARTS
 from bigmc.ingestion.columns.features import FeatureSpec
+from bigmc.ingestion.columns.patterns import expand_patterns, has_patterns
 from bigmc.ingestion.columns.sample_weights import check_weight_type
 from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
 from bigmc.ingestion.columns.value_formats import ValueFormats
@@ -57,6 +58,8 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     """Return the job for listed sources, like `make_job`."""
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
+    if not is_matrix and has_patterns(options):
+        options = expand_patterns(options, schema(sources[:1], ()).names, sources[0].path)
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
     check_fourier(options.fourier, options.gamma)
     recipe = Recipe(

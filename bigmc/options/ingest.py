@@ -95,7 +95,9 @@ class IngestOptions(RawOptions):
         (), "Number hashed by the name of its column; may be repeated.", metavar="COLUMN"
     )
     dense: Sequence[str] = option(
-        (), "Number that becomes one feature, not hashed; may be repeated.", metavar="COLUMN"
+        (),
+        "Number that becomes one feature, not hashed, or a pattern like 'x*'; may be repeated.",
+        metavar="COLUMN",
     )
     date: Sequence[str] = option(
         (),

@@ -1,0 +1,65 @@
+"""Patterns such as ``x*`` in place of the names of many columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from bigmc.errors import DataError
+from bigmc.options.ingest import IngestOptions
+
+_COLUMNS = ("text", "categorical", "one_hot", "numeric", "dense", "date", "keep")
+
+
+def has_patterns(options: IngestOptions) -> bool:
+    """Return whether an option that names columns may hold a pattern."""
+    return any(_is_pattern(name) for option in _COLUMNS for name in getattr(options, option))
+
+
+def expand_patterns(options: IngestOptions, columns: Sequence[str], path: str) -> IngestOptions:
+    """Return options with the columns that match a pattern, in the order of the data, in its place.
+
+    ``*`` stands for any characters, ``?`` for one. A column that is so named is no pattern, and columns that
+    another option names, the label and the like among them, do not match.
+
+    Parameters
+    ----------
+    options : IngestOptions
+    columns : sequence of str
+        All columns of the data.
+    path : str
+        Where they are, for errors.
+
+    Raises
+    ------
+    DataError
+        If no column matches.
+    """
+    named = {options.label, options.weight, options.group}
+    for option in _COLUMNS:
+        named |= {name for name in getattr(options, option) if not _is_pattern(name) or name in columns}
+    free = [name for name in columns if name not in named]
+    expanded: dict[str, Any] = {}
+    for option in _COLUMNS:
+        names: list[str] = []
+        for name in getattr(options, option):
+            if name in columns or not _is_pattern(name):
+                names.append(name)
+                continue
+            pattern = name.replace("[", "[[]")  # a bracket is itself
+            matching = [column for column in free if fnmatchcase(column, pattern)]
+            if not matching:
+                listed = ", ".join(free[:30]) + (", …" if len(free) > 30 else "")
+                raise DataError(
+                    f"{path}: no column matches {name!r} of --{option.replace('_', '-')}",
+                    f"the columns that no option names are: {listed or 'none'}",
+                )
+            names += matching
+        expanded[option] = tuple(names)
+    return replace(options, **expanded)
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name or "?" in name
