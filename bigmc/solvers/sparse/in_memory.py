@@ -6,16 +6,13 @@ import math
 from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-
 from bigmc.budget import MemoryLimitError
-from bigmc.objectives.losses import MultitaskSquaredHinge
 from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.loop import Packed, RunContext
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory, plan_start
-from bigmc.solvers.sparse.ridge.dual_descent import MANY_FEATURES, DualDescent
+from bigmc.solvers.sparse.ridge.dual_descent import DualDescent
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.working_set.rounds import Rounds
@@ -49,7 +46,8 @@ def train_in_memory(run: SparseRun, plan: SolverPlan, start: Start | None, saved
     if saved is None and start is not None:
         state = State.at(start, task.width, task.alpha)
     elif saved is None:
-        state = _start_by_duals(run) if _takes_duals(run) else _rough_start(run, plan)
+        fits = run.takes_duals and DualDescent.memory(dataset) <= run.limits.memory
+        state = _start_by_duals(run) if fits else _rough_start(run, plan)
     problem = run.scores(task, plan.score_dtype)
     ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
     source = BlockSource(dataset, ranges, Residency.MEMORY)
@@ -101,20 +99,6 @@ def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
         state.norms = None  # those of a sample say nothing about features of few samples
         return state
     return None
-
-
-def _takes_duals(run: SparseRun) -> bool:
-    """Return whether dual coordinates find the start: a ridge alone, and many features."""
-    task = run.task
-    n_used = int(np.count_nonzero(task.dataset.column_nnz()))
-    return (
-        task.alpha == 0.0
-        and task.objective.loss.name == MultitaskSquaredHinge.name
-        and run.descent.line_search
-        and run.limits.max_passes > 1
-        and n_used >= MANY_FEATURES
-        and DualDescent.memory(task.dataset) <= run.limits.memory
-    )
 
 
 def _start_by_duals(run: SparseRun) -> State:
