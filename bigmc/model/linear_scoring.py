@@ -13,7 +13,7 @@ from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import EntryWeighting, RawRows, WeightedFeatures
 from bigmc.kernels.linear.hashed_scoring import RoundedWeights
 from bigmc.kernels.linear.scoring import add_columns, score_rows
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.simd import padded_classes
 from bigmc.kernels.prefetch import CACHE_LINE
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.rounding import multiples_of
@@ -122,7 +122,7 @@ class LinearScorer:
         if self.step is None or not fits:
             return None
         n_classes = len(self.step)
-        step = np.ones(-(-n_classes // LANES) * LANES, np.float32)
+        step = np.ones(padded_classes(n_classes), np.float32)
         step[:n_classes] = self.step
         row_bytes = -(-(n_classes + _SCALE_BYTES) // _ROW_BYTES) * _ROW_BYTES
         multiples = _aligned_zeros(len(self.coef), row_bytes)

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import hinge_columns, scores, simd
+from bigmc.kernels.linear import hinge_columns, scores
 from bigmc.kernels.linear.losses import huber_hinge, log, multitask, squared_hinge
 from bigmc.kernels.linear.losses.interface import LossKernels
 from bigmc.kernels.linear.losses.sums import class_sums
@@ -53,8 +53,6 @@ class Loss(ABC):
         Whether it is the one with kernels of its own in `bigmc.kernels.linear.squared_hinge`.
     takes_labels, takes_sets : bool
         Whether it is for samples that have one label each, and for such that have a set of them.
-    lanes : int
-        The classes of a row of scores are padded to a multiple of this.
     pad_score : float
         Score of the pads, which take part in nothing.
     """
@@ -69,7 +67,6 @@ class Loss(ABC):
     plain_squared_hinge: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = True
     takes_sets: ClassVar[bool] = False
-    lanes: ClassVar[int] = simd.LANES
     pad_score: ClassVar[float] = hinge_columns.PAD_SCORE
 
     def class_sums(

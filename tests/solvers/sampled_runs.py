@@ -10,7 +10,7 @@ from bigmc.progress import silent
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sampled.subsampled_newton import CorrectedRounds
+from bigmc.solvers.sparse.sampled.subsampled_newton import SubsampledNewton
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.sweeps import Sweeper
@@ -51,7 +51,7 @@ def corrected(
     source = BlockSource(sample, [(0, sample.n_features)], Residency.MEMORY)
     sweeper = Sweeper(problem, Descent("line_search", intercept, 0), 10**9, 10**9)
     engine = ThreadEngine(workers)
-    rounds = CorrectedRounds(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)
+    rounds = SubsampledNewton(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)
     state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
     if not run.get("cold"):
         first = solve(

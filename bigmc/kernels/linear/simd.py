@@ -21,6 +21,11 @@ from numba.extending import intrinsic
 LANES = 8
 
 
+def padded_classes(n_classes: int) -> int:
+    """Return the number of classes, padded to whole vectors."""
+    return -(-n_classes // LANES) * LANES
+
+
 def pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
     """Return a pointer to `LANES` elements of a C-contiguous array, `offset` elements from its start."""
     data = context.make_array(array_type)(context, builder, array).data

@@ -12,13 +12,23 @@ minimises (2), ``(1/n) Σ_i Σ_{r≠y_i} max(A_ir, 0)² + λ Σ_j ‖W_j‖``, o
 4. **Descent** on it: block steps (algorithm 2) with the curvatures h_j (6), then Newton steps over the
    weights that are not zero. `steps.sweeps.Sweeper`, `steps.newton`.
 
-Where the samples do not fit into memory, step 4 works on a part of them whose loss is corrected to the
-gradient of all, by one of two ways: a random sample (`sampled.subsampled_newton`), or chunk after chunk
-(`chunks.rounds.ChunkRounds`) of columns that `scratch` keeps compressed; with very many weights by
-stochastic steps there (`chunks.row_rounds`). A ridge alone is solved by dual coordinates
-(`ridge.dual_descent`), block after block of samples where memory is less (`ridge.row_blocks`).
-`solve.solve` plans the memory and chooses; folders may use those that stand before them in: scratch, steps,
-working_set, sampled, chunks.
+Which method is taken is decided in `solve.solve`, when memory is planned:
+
+* The samples **fit into memory**: steps 1 to 4 (`in_memory.train_in_memory`), from the weights of an eighth
+  of the samples if there are millions of entries.
+* They fit, and there is **a ridge alone** (`SparseRun.takes_duals`): steps 1 to 4 from the weights that dual
+  coordinate descent gives, the method of LIBLINEAR (`ridge.dual_descent`).
+* They **do not fit**, and there is a ridge alone: dual coordinate descent through blocks of the samples
+  (`ridge.row_blocks`). Chunks follow if its intercept, which is shrunk, keeps it from the tolerance.
+* They do not fit, and a random sample has enough rows for each of its features with weights, whose columns
+  of all samples do not fit either: subsampled Newton (`sampled.subsampled_newton`), step 4 on the sample,
+  whose loss is corrected to the gradient of all.
+* They do not fit, otherwise: step 4 on chunk after chunk of all samples, the loss of each corrected likewise
+  (`chunks.rounds`), in columns that `scratch` keeps compressed. With more candidates than sweeps have memory
+  for, stochastic steps of reduced variance take its place (`chunks.row_rounds`).
+
+What these choices rest on is measured beside the constants in `out_of_core`. Folders may use those that stand
+before them in: scratch, steps, working_set, sampled, chunks.
 """
 
 from bigmc.solvers.sparse.ridge.dual_descent import DualDescent

@@ -6,16 +6,13 @@ import math
 from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-
 from bigmc.budget import MemoryLimitError
-from bigmc.objectives.losses import MultitaskSquaredHinge
 from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.loop import Packed, RunContext
 from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory, plan_start
-from bigmc.solvers.sparse.ridge.dual_descent import MANY_FEATURES, DualDescent
+from bigmc.solvers.sparse.ridge.dual_descent import DualDescent
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.working_set.rounds import Rounds
@@ -103,7 +100,8 @@ def start_on_sample(smaller: SparseRun, run: SparseRun, first: State | None = No
 
 def first_weights(run: SparseRun, plan: SolverPlan) -> State | None:
     """Return cheap weights to start from, by dual coordinates or of a sample; None if neither is worth it."""
-    return _start_by_duals(run) if _takes_duals(run) else _rough_start(run, plan)
+    fits = run.takes_duals and DualDescent.memory(run.task.dataset) <= run.limits.memory
+    return _start_by_duals(run) if fits else _rough_start(run, plan)
 
 
 def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
@@ -119,20 +117,6 @@ def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
         state.norms = None  # those of a sample say nothing about features of few samples
         return state
     return None
-
-
-def _takes_duals(run: SparseRun) -> bool:
-    """Return whether dual coordinates find the start: a ridge alone, and many features."""
-    task = run.task
-    n_used = int(np.count_nonzero(task.dataset.column_nnz()))
-    return (
-        task.alpha == 0.0
-        and task.objective.loss.name == MultitaskSquaredHinge.name
-        and run.descent.line_search
-        and run.limits.max_passes > 1
-        and n_used >= MANY_FEATURES
-        and DualDescent.memory(task.dataset) <= run.limits.memory
-    )
 
 
 def _start_by_duals(run: SparseRun) -> State:

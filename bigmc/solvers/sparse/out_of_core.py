@@ -26,7 +26,7 @@ from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_memory, plan_sampl
 from bigmc.solvers.sparse.ridge.block_plan import plan_blocks
 from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks, is_unfinished
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
-from bigmc.solvers.sparse.sampled.subsampled_newton import CorrectedRounds
+from bigmc.solvers.sparse.sampled.subsampled_newton import SubsampledNewton
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.store.block import Residency
 
@@ -223,7 +223,7 @@ def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Tr
     everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
     source = BlockSource(sample.dataset, everything, Residency.MEMORY)
     sweeper = run.sweeper(problem, sample.dataset.nnz, plan.newton_bytes)
-    rounds = CorrectedRounds(
+    rounds = SubsampledNewton(
         dataset=task.dataset,
         sample_weight=task.sample_weight,
         problem=problem,

@@ -17,6 +17,7 @@ from bigmc.kernels.linear import log_rows
 from bigmc.kernels.linear.arguments import Rows, Samples
 from bigmc.kernels.linear.losses.sums import entropy
 from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
+from bigmc.kernels.linear.simd import padded_classes
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
@@ -116,8 +117,7 @@ class Problem:
             if not (np.isfinite(self.weights).all() and self.weights.min() >= 0 and self.weight_sum > 0):
                 raise DataError("sample weights must be finite, not negative, and not all zero")
             self.gain = (self.row_scale * self.weights).astype(dtype)
-        lanes = objective.loss.lanes
-        self.width = -(-self.n_classes // lanes) * lanes
+        self.width = padded_classes(self.n_classes)
         self.scores = np.empty((self.n_samples, self.width), dtype)
         of_residuals = objective.residuals_width(self.n_classes, self.width)
         self.residuals = (

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import BigmcError, DataError
+from bigmc.kernels.linear.simd import padded_classes
 from bigmc.objectives import PENALTIES, Objective
+from bigmc.objectives.losses import MultitaskSquaredHinge
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Fingerprint, Limits, RunContext
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
@@ -23,6 +25,8 @@ from bigmc.solvers.sparse.steps.sweeps import Sweeper
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 
+#: Features that occur from which on dual coordinates are worth it: with fewer Newton steps are quick.
+MANY_FEATURES = 1000
 #: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
 _VISITS_PER_PASS = 5
 _SMALL_VISITS = 20_000_000
@@ -53,9 +57,8 @@ class Task:
 
     @property
     def width(self) -> int:
-        """Classes, padded to whole vectors of the loss's kernels."""
-        lanes = self.objective.loss.lanes
-        return -(-self.dataset.n_classes // lanes) * lanes
+        """Classes, padded to whole vectors."""
+        return padded_classes(self.dataset.n_classes)
 
     def size(self, tol: float) -> Size:
         """Return what a plan of memory must know of it."""
@@ -137,6 +140,18 @@ class SparseRun:
             "nnz": dataset.nnz,
             "weight_sum": task.weight_sum,
         }
+
+    @property
+    def takes_duals(self) -> bool:
+        """Whether dual coordinates solve it: a ridge alone, classes apart, and many features that occur."""
+        task = self.task
+        return (
+            task.alpha == 0.0
+            and task.objective.loss.name == MultitaskSquaredHinge.name
+            and self.descent.line_search
+            and self.limits.max_passes > 1
+            and int(np.count_nonzero(task.dataset.column_nnz())) >= MANY_FEATURES
+        )
 
     @property
     def correctable(self) -> bool:

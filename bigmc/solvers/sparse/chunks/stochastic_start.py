@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear import stochastic
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.simd import LANES, padded_classes
 from bigmc.kernels.linear.stochastic import Strength, Sums
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, Part, RowSamples
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -200,7 +200,7 @@ class StochasticSteps:
 
 def sums_width(n_classes: int) -> int:
     """Return the columns of the sums: padded where there are as many classes as lanes at least."""
-    return n_classes if n_classes < LANES else -(-n_classes // LANES) * LANES
+    return n_classes if n_classes < LANES else padded_classes(n_classes)
 
 
 def _no_sums(n_features: int, width: int) -> Sums:

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.simd import LANES
-from bigmc.objectives.losses import MultitaskSquaredHinge
+from bigmc.kernels.linear.simd import padded_classes
 from bigmc.solvers.sparse.memory_plan import WORKSPACE
 from bigmc.solvers.sparse.ridge.block_reader import PIECE_ENTRIES, PIECE_FEATURES, RowBlock
-from bigmc.solvers.sparse.ridge.dual_descent import MANY_FEATURES
 from bigmc.solvers.sparse.run import SparseRun
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.shard import Shard
@@ -53,18 +51,13 @@ class BlockPlan(NamedTuple):
 def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
     """Return a plan of blocks, or None where another solver must be used.
 
-    That is so with a penalty besides the ridge, or another loss, with few features, and where the weights and
-    some part of a shard do not fit into memory, by default the limit of the run. Dual variables stay in
-    memory where they take at most half of it.
+    That is so unless `SparseRun.takes_duals`, and where the weights and some part of a shard do not fit into
+    memory, by default the limit of the run. Dual variables stay in memory where they take at most half of it.
     """
     task, dataset = run.task, run.task.dataset
-    if task.alpha > 0 or task.objective.loss.name != MultitaskSquaredHinge.name:
-        return None
-    if not run.descent.line_search or run.limits.max_passes < 2:
+    if not run.takes_duals:
         return None
     features = np.flatnonzero(dataset.column_nnz())
-    if len(features) < MANY_FEATURES:
-        return None
     width, n_used = padded_classes(dataset.n_classes), len(features) + 1
     fixed = WORKSPACE + 24 * dataset.n_features + 8 * n_used
     fixed += 8 * width * n_used  # weights, and those of the proof, or a copy at the end
@@ -118,8 +111,3 @@ def _parts_of(shard: Shard, of_row: int, itemsize: int, max_bytes: int) -> int |
         if read + entries + of_row * (shard.n_rows / n_parts + 1) <= max_bytes:
             return n_parts
     return None
-
-
-def padded_classes(n_classes: int) -> int:
-    """Return the number of classes padded to whole vectors."""
-    return -(-n_classes // LANES) * LANES

@@ -16,20 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.linear.dual_descent import (
-    add_rows,
-    descend_duals,
-    score_rows,
-)
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
+from bigmc.kernels.linear.simd import padded_classes
 from bigmc.solvers.sparse.ridge.duals import ROWS_AT_ONCE, class_spans, dual_value, excess_of, hinge_losses
 from bigmc.solvers.sparse.ridge.lone_features import Change
 from bigmc.solvers.sparse.ridge.row_order import in_row_order
 from bigmc.solvers.sparse.state import Start
 from bigmc.store.dataset import Dataset
 
-MANY_FEATURES = 1000
-"""Features that occur from which on dual coordinates are worth it: with fewer Newton steps are quick."""
 _COPIED = 2048
 """Features whose weights are copied at once."""
 
@@ -85,7 +79,7 @@ class DualDescent:
         weights = np.ones(dataset.n_samples) if sample_weight is None else sample_weight
         self._visited = np.flatnonzero(weights > 0)
         self._weights, self._weight_sum = weights, float(weights.sum())
-        width = -(-self.n_classes // LANES) * LANES
+        width = padded_classes(self.n_classes)
         self._duals = np.zeros((dataset.n_samples, width), np.float32)
         self._coef = np.zeros((len(self._shared) + 1, width), np.float32)
         self.gap, self.n_epochs = 1.0, 0
@@ -96,7 +90,7 @@ class DualDescent:
         """Return the bytes it takes, with the weights it returns."""
         counts = dataset.column_nnz()
         n_lone, n_shared = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts > 1))
-        width, of_feature = -(-dataset.n_classes // LANES) * LANES, DualDescent.memory_of_feature
+        width, of_feature = padded_classes(dataset.n_classes), DualDescent.memory_of_feature
         entries = dataset.nnz * (2 * (2 + dataset.dtype.itemsize) + 4 + 4 + dataset.dtype.itemsize)
         per_row = 8 * 8 + 4 * dataset.most_labels()
         duals = DualDescent.memory_of_duals(dataset)
@@ -106,12 +100,12 @@ class DualDescent:
     @staticmethod
     def memory_of_feature(n_classes: int) -> int:
         """Return the bytes per feature of several samples: its weights and the arrays that go with them."""
-        return 12 * -(-n_classes // LANES) * LANES + 40
+        return 12 * padded_classes(n_classes) + 40
 
     @staticmethod
     def memory_of_duals(dataset: Dataset) -> int:
         """Return the bytes of the dual variables."""
-        return 4 * -(-dataset.n_classes // LANES) * LANES * dataset.n_samples
+        return 4 * padded_classes(dataset.n_classes) * dataset.n_samples
 
     def descend(self, ridge: float, tol: float, most_epochs: int, ends: float = math.inf) -> None:
         """Go through the samples until the gap is at most `tol`, from the dual variables there are.

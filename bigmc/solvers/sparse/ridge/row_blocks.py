@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from bigmc.budget import give_back_free_pages
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
+from bigmc.kernels.linear.simd import padded_classes
 from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.ridge.block_plan import ROWS_AT_ONCE, BlockPlan, padded_classes
+from bigmc.solvers.sparse.ridge.block_plan import ROWS_AT_ONCE, BlockPlan
 from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
 from bigmc.solvers.sparse.ridge.duals import Excess, class_spans, dual_value, excess_of, hinge_losses
 from bigmc.solvers.sparse.run import SparseRun, Trained

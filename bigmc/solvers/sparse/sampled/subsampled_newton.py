@@ -115,7 +115,7 @@ class Measured:
         return cls(norms, violations, weighted, float((excess * excess).sum()))
 
 
-class CorrectedRounds:
+class SubsampledNewton:
     """Full passes, and descent on the corrected loss of a sample, in turn.
 
     Parameters
