@@ -233,6 +233,35 @@ def select_rows(
 
 
 @kernel
+def select_entries(
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    indices: NDArray[np.uint16],
+    data: NDArray[Any],
+    place: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    values: NDArray[np.float64],
+) -> int:
+    """Copy the entries of some rows as coordinates, as many as there is space for; returns their number.
+
+    Column j has the entries ``starts[j]:stops[j]``; `place` is the new number of each row, -1 for those left
+    out.
+    """
+    at = 0
+    for j in range(starts.shape[0]):
+        for k in range(starts[j], stops[j]):
+            i = place[indices[k]]
+            if i >= 0:
+                if at < rows.shape[0]:
+                    rows[at] = i
+                    columns[at] = j
+                    values[at] = data[k]
+                at += 1
+    return at
+
+
+@kernel
 def deal_rows(
     indptr: NDArray[np.int64],
     indices: NDArray[np.uint16],

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigmc.kernels.csc import add_row_squares, count_columns, deal_rows, scan_floats, undo_delta
+from bigmc.kernels.csc import (
+    add_row_squares,
+    count_columns,
+    deal_rows,
+    scan_floats,
+    select_entries,
+    undo_delta,
+)
 
 
 def random_rows(dtype=np.int16):
@@ -33,6 +40,25 @@ def test_squares_of_rows_equal_numpy():
     squares = np.zeros(50)
     add_row_squares(C.indptr.astype(np.int64), C.indices.astype(np.uint16), C.data, scale, squares)
     assert np.allclose(squares, ((X.toarray() * scale.astype(float)) ** 2).sum(axis=1), rtol=1e-14)
+
+
+@pytest.mark.parametrize("space", [0, 3, 200])
+def test_entries_of_chosen_rows_are_those_of_scipy(space):
+    columns = [0, 3, 4, 12]
+    C = random_rows().tocsc()
+    C.sort_indices()
+    chosen = np.array([2, 3, 17, 40, 49])
+    place = np.full(50, -1, np.int32)
+    place[chosen] = np.arange(5)
+    out = np.full(space, -9, np.int32), np.full(space, -9, np.int32), np.full(space, -9.0)
+    indices, starts, stops = C.indices.astype(np.uint16), C.indptr[columns], C.indptr[np.add(columns, 1)]
+    n = select_entries(starts.astype(np.int64), stops.astype(np.int64), indices, C.data, place, *out)
+    part = C[:, columns][chosen].tocoo()
+    order = np.lexsort((part.row, part.col))
+    assert n == part.nnz > 3
+    for array, expected in zip(out, (part.row, part.col, part.data), strict=True):
+        assert np.array_equal(array[:n], expected[order][:space])
+        assert (array[n:] == -9).all()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
+from bigmc.kernels.csc import select_entries
 from bigmc.kernels.minimax import subset_masks, subset_values
 from bigmc.model.column_reader import column_runs
 from bigmc.model.linear_scoring import LinearScorer
@@ -181,28 +182,29 @@ def _gather_shard(
     An array has `width` columns: those after the features are 1.
     """
     shard, rows = dataset.shards[part[0]], part[1]
-    slot = np.full(shard.n_rows, -1, np.int64)
-    slot[rows] = np.arange(len(rows))
-    none = np.empty(0, np.int64)
-    kept = [(none, none, np.empty(0))]
+    place = np.full(shard.n_rows, -1, np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    kept = [_space(0)]
     if dtype is not None:
         whole = np.zeros((len(rows), width), dtype)
         whole[:, len(features) :] = 1.0
     for run in column_runs(shard, features, scratch_bytes, _GATHER_BYTES, dataset.weighting):
-        counts = run.stops - run.starts
-        ends = np.cumsum(counts)
-        columns = np.repeat(np.arange(run.first, run.last), counts)
-        entries = np.arange(ends[-1]) + np.repeat(run.starts - ends + counts, counts)
-        slots = slot[run.rows[entries]]
-        chosen = np.flatnonzero(slots >= 0)
-        values = (
-            np.ones(len(chosen)) if dataset.weighting.binary else run.data[entries[chosen]].astype(np.float64)
-        )
+        n = select_entries(run.starts, run.stops, run.rows, run.data, place, *_space(0))
+        at, columns, values = _space(n)
+        select_entries(run.starts, run.stops, run.rows, run.data, place, at, columns, values)
+        columns += run.first
+        if dataset.weighting.binary:
+            values[:] = 1.0
         if dtype is not None:
-            whole[slots[chosen], columns[chosen]] = values
+            whole[at, columns] = values
         else:
-            kept.append((slots[chosen], columns[chosen], values))
+            kept.append((at, columns, values))
     if dtype is not None:
         return whole
     at, columns, values = (np.concatenate(pieces) for pieces in zip(*kept, strict=True))
     return scipy.sparse.csr_array((values, (at, columns)), shape=(len(rows), len(features)))
+
+
+def _space(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+    """Return space for the rows, columns and values of so many entries."""
+    return np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n)

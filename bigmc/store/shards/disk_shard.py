@@ -190,7 +190,13 @@ class DenseShard(StoredShard):
     ) -> None:
         """Decode the entries ``start`` to ``stop`` into the given buffers."""
         if indices_out is not None:
-            indices_out[: stop - start] = np.arange(start, stop) % max(self.n_rows, 1)
+            column = np.arange(self.n_rows, dtype=np.uint16)
+            at = start
+            while at < stop:
+                row = at % self.n_rows
+                end = min(stop, at - row + self.n_rows)
+                indices_out[at - start : end - start] = column[row : row + end - at]
+                at = end
         if data_out is not None:
             self._array("", (self.n_rows, self.n_features), self.dtype).read(start, stop, data_out)
 
