@@ -131,9 +131,7 @@ class Append:
                 "leave these options out: an append uses those of the dataset",
             )
         recipe = replace(
-            job.recipe,
-            features=features,
-            first_row=sum(manifest.rows_in for manifest in manifests),
+            job.recipe, features=features, first_row=sum(manifest.rows_in for manifest in manifests)
         )
         zero_based = None if stored.first_index is None else stored.first_index == 0
         return replace(job, recipe=recipe, hints=replace(job.hints, zero_based=zero_based), before=before)

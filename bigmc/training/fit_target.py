@@ -29,6 +29,5 @@ def refuse_other_file(target: Path, dataset: str | None = None) -> None:
         params = {}
     if "search" not in params or (dataset is not None and params.get("dataset") != dataset):
         raise ModelError(
-            f"{target} exists and is not the result of the same command",
-            "delete it, or give another --to",
+            f"{target} exists and is not the result of the same command", "delete it, or give another --to"
         )

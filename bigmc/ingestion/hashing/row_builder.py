@@ -37,12 +37,7 @@ class RowBuilder:
         self._table = np.empty(0, np.int64)  # created at the first count
         self._n_counted = 0  # features in the table
 
-    def add(
-        self,
-        offsets: NDArray[np.int64],
-        hashes: NDArray[np.uint32],
-        times: NDArray[np.uint16],
-    ) -> None:
+    def add(self, offsets: NDArray[np.int64], hashes: NDArray[np.uint32], times: NDArray[np.uint16]) -> None:
         """Add at most `FOLD_ROWS` documents.
 
         Parameters

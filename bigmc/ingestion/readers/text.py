@@ -11,14 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.ingestion.readers.base import (
-    Batch,
-    Part,
-    ReadHints,
-    ReadRequest,
-    keep_rows,
-    number,
-)
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, keep_rows, number
 from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, Span
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords

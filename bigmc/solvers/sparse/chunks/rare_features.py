@@ -34,11 +34,7 @@ PIECE_ROWS = 1 << 16
 
 
 def rare_features(
-    task: ChunkTask,
-    point: Evaluated,
-    features: NDArray[np.int64],
-    nnz: NDArray[np.int64],
-    n_bytes: int,
+    task: ChunkTask, point: Evaluated, features: NDArray[np.int64], nnz: NDArray[np.int64], n_bytes: int
 ) -> NDArray[np.int64]:
     """Return which features to solve for exactly, those with the fewest entries first.
 

@@ -73,10 +73,7 @@ class RowSamples:
         return cls(counts, samples.label_sets(), samples.row_scale(None), weights, parts)
 
     def groups(
-        self,
-        order: NDArray[np.int64],
-        column_scale: NDArray[np.float32],
-        most_entries: int,
+        self, order: NDArray[np.int64], column_scale: NDArray[np.float32], most_entries: int
     ) -> Iterator[SparseRows]:
         """Put samples into row order, some at a time.
 

@@ -48,12 +48,7 @@ class Point(NamedTuple):
     intercept: NDArray[np.float64]
 
 
-def evaluate_by_rows(
-    task: ChunkTask,
-    spill: Spill,
-    point: Point,
-    row_bytes: int,
-) -> Evaluated:
+def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int) -> Evaluated:
     """Return objective and gradient of the candidates at some weights, and what steps from there go by.
 
     Parameters
@@ -144,12 +139,7 @@ class RowSteps:
     """
 
     def __init__(
-        self,
-        task: ChunkTask,
-        features: NDArray[np.int64],
-        anchor: Evaluated,
-        damping: float,
-        row_bytes: int,
+        self, task: ChunkTask, features: NDArray[np.int64], anchor: Evaluated, damping: float, row_bytes: int
     ) -> None:
         self._task, self._features, self._anchor = task, features, anchor
         self._most_entries, self._weight = max(1, row_bytes // ENTRY_BYTES), 0.0

@@ -113,12 +113,7 @@ class BlockReader:
         return weighted_rows(turned, self._features, self.column_scale, dataset.weighting, self._constant)
 
     def _turn(
-        self,
-        s: int,
-        first: int,
-        indptr: NDArray[np.int64],
-        slots: NDArray[np.uint32],
-        values: NDArray[Any],
+        self, s: int, first: int, indptr: NDArray[np.int64], slots: NDArray[np.uint32], values: NDArray[Any]
     ) -> None:
         """Fill in places among the features, and values, of the samples of a shard from `first` on."""
         n_rows = len(indptr) - 1

@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.linear.arguments import Rows
-from bigmc.kernels.linear.dual_descent import (
-    weigh_entries,
-)
+from bigmc.kernels.linear.dual_descent import weigh_entries
 from bigmc.kernels.linear.newton import count_entries, place_entries
 from bigmc.solvers.sparse.ridge.lone_features import LoneFeatures
 from bigmc.store.block import Block, read_block

@@ -41,11 +41,7 @@ class Watch(Protocol):
 
 
 def decoded_blocks(
-    dataset: Dataset,
-    shard: Shard,
-    n_entries: int,
-    n_columns: int,
-    features: NDArray[np.int64] | None = None,
+    dataset: Dataset, shard: Shard, n_entries: int, n_columns: int, features: NDArray[np.int64] | None = None
 ) -> Iterator[Block]:
     """Decode the columns of a shard, as many entries and columns at a time, but one column at least.
 

@@ -99,11 +99,7 @@ class Support:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        held: list[Columns],
-        chosen: list[NDArray[np.int64]],
-        constant: bool = False,
+        self, problem: Problem, held: list[Columns], chosen: list[NDArray[np.int64]], constant: bool = False
     ) -> None:
         self._problem = problem
         self._kernels = problem.objective.row_kernels
@@ -155,12 +151,7 @@ class Support:
         return samples + vectors * n_features * problem.width + block
 
     def newton_step(
-        self,
-        rows: NDArray[np.float64],
-        alpha: float,
-        terms: Terms,
-        most: int,
-        damping: float = 0.0,
+        self, rows: NDArray[np.float64], alpha: float, terms: Terms, most: int, damping: float = 0.0
     ) -> float:
         """Move the weights that are not zero towards their minimum.
 
@@ -287,10 +278,7 @@ class Support:
         return solution
 
     def _solve_model(
-        self,
-        gradient: NDArray[np.float64],
-        penalty: RestrictedPenalty,
-        ridges: NDArray[np.float64],
+        self, gradient: NDArray[np.float64], penalty: RestrictedPenalty, ridges: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the step to the minimum of a small model, from its matrix; of several, the shortest."""
         factor = self._problem.two_over_n * self._scale

@@ -114,13 +114,7 @@ class Sweeper:
         Of the Newton step that comes next.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        descent: Descent,
-        most_visits: int,
-        newton_bytes: int,
-    ) -> None:
+    def __init__(self, problem: Problem, descent: Descent, most_visits: int, newton_bytes: int) -> None:
         self._newton_bytes = newton_bytes if descent.line_search and problem.objective.newton else 0
         self._problem = problem
         self.descent = descent

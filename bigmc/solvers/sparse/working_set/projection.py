@@ -149,11 +149,7 @@ def project(
 
 
 def dual_bound(
-    problem: Problem,
-    source: BlockSource,
-    coef: Coefficients,
-    screening: Screening,
-    fit_intercept: bool,
+    problem: Problem, source: BlockSource, coef: Coefficients, screening: Screening, fit_intercept: bool
 ) -> Proof:
     """Return the lower bound that the present scores give, in a pass over the features that are left.
 
