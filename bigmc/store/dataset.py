@@ -29,6 +29,9 @@ from bigmc.store.snapshot import Ingest, Stored, open_stored, reopen
 from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
 
+#: Features whose idf is computed at once.
+_IDF_AT_ONCE = 1 << 16
+
 
 class Dataset:
     """Samples with labels, on disk or in memory; made by `open` and `from_arrays`.
@@ -74,7 +77,8 @@ class Dataset:
         self._stored = stored
         self._column_scale = column_scale
         self._sample_weights = sample_weights
-        self._column_nnz: NDArray[np.int64] | None = None
+        self._column_nnz: NDArray[np.signedinteger] | None = None
+        self._idf: NDArray[np.float32] | None = None
         self._groups: Sequence[NDArray[np.signedinteger]] | None = None
 
     @property
@@ -255,17 +259,23 @@ class Dataset:
         """Return the id of every sample."""
         return row_column(self.shards, self.base, "row_id", np.int64)
 
-    def column_nnz(self) -> NDArray[np.int64]:
-        """Return the number of stored entries of every feature."""
+    def column_nnz(self, features: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Return the number of stored entries of every feature, or of some, as a new array."""
         if self._column_nnz is None:
-            shape = (self.n_features,)
-            stored = self._stored
-            known = stored.statistic(self.shards, "nnz", shape, 0, self.n_features) if stored else None
-            counts = np.zeros(shape, np.int64) if known is None else known.astype(np.int64)
-            for shard in self.shards if known is None else []:
-                counts += np.diff(shard.indptr(0, self.n_features))
-            self._column_nnz = counts
-        return self._column_nnz
+            self._column_nnz = self._count_entries()
+        return np.asarray(self._column_nnz if features is None else self._column_nnz[features], np.int64)
+
+    def _count_entries(self) -> NDArray[np.signedinteger]:
+        """Count the entries of every feature, in half the bytes where that is enough: they stay in memory."""
+        narrow = np.dtype(np.int32 if self.n_samples < 1 << 31 else np.int64)
+        shape, stored = (self.n_features,), self._stored
+        known = stored.statistic(self.shards, "nnz", shape, 0, self.n_features) if stored else None
+        if known is not None:
+            return known.astype(narrow)
+        counts = np.zeros(shape, narrow)
+        for shard in self.shards:
+            counts += np.diff(shard.indptr(0, self.n_features)).astype(narrow)
+        return counts
 
     def column_scale(self) -> NDArray[np.float32] | None:
         """Return the scale of every feature over these samples, or None if the weighting has none.
@@ -280,8 +290,12 @@ class Dataset:
         if self.weighting.scaled:
             blocks = (self.class_statistics(lo, hi) for lo, hi in self.plan(BLOCK_BYTES))
             return inverse_deviations(self.n_samples, blocks)
-        scale = np.log((1 + self.n_samples) / (1 + self.column_nnz())) + 1
-        return np.asarray(scale, np.float32)
+        if self._idf is None:
+            self._idf = np.empty(self.n_features, np.float32)
+            for first in range(0, self.n_features, _IDF_AT_ONCE):
+                some = np.arange(first, min(first + _IDF_AT_ONCE, self.n_features))
+                self._idf[some] = np.log((1 + self.n_samples) / (1 + self.column_nnz(some))) + 1
+        return self._idf
 
     def row_scale(self, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:
         """Return the scale of every row: one over the row's norm with l2 weighting, else 1.

@@ -8,7 +8,7 @@ from test_chunk_rounds import PLAN, Stopping, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
+from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, most_wanted
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.loss import evaluate
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -160,3 +160,13 @@ def test_features_of_large_bounds_keep_their_gradients_though_these_are_small():
     assert len(known) == most
     assert np.isin(unknown, known).all()  # they may need weights
     assert np.isin(known, np.concatenate([unknown, doubted])).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 40, 1000])
+def test_the_most_wanted_features_are_those_that_sorting_puts_first(n):
+    rng = np.random.default_rng(n)
+    ranks = rng.integers(-1, 12, 60).astype(np.float32)  # many of them are equal
+    ranks[::17] = np.inf
+    order = np.lexsort((np.arange(60), -ranks))
+    expected = np.sort(order[ranks[order] >= 0][:n])
+    np.testing.assert_array_equal(most_wanted(ranks.copy, n), expected)

@@ -133,7 +133,7 @@ def test_steps_are_those_of_the_definition(loss, penalty, ridge, fit_intercept, 
 def first_weights(dataset, plan=ROOMY, **options):
     """Read once; return what came of it and its objective, and the spill's bytes."""
     task = task_of(dataset, **options)
-    reading = plan_read(task, plan, dataset.column_nnz())
+    reading = plan_read(task, plan)
     spill = Spill(dataset, task.sample_weight, 3, 0, None, exact_rows(dataset))
     spill.n_bytes = 0
     try:
@@ -298,10 +298,7 @@ def test_a_read_that_is_interrupted_begins_anew():
 
 def test_with_little_memory_frequent_features_and_some_samples_take_part():
     dataset = shuffled()
-    plans = [
-        plan_read(task_of(dataset), replace(ROOMY, free_bytes=n), dataset.column_nnz())
-        for n in (20_000, 75_000, 100_000)
-    ]
+    plans = [plan_read(task_of(dataset), replace(ROOMY, free_bytes=n)) for n in (20_000, 75_000, 100_000)]
     assert plans[0] is None
     assert plans[1].share < 1.0 == plans[2].share
     started, n_bytes = first_weights(dataset, replace(ROOMY, free_bytes=75_000))
@@ -313,7 +310,7 @@ def test_chunks_start_from_steps_along_their_samples():
     """Where memory has no space for samples of whole shards: the first weights are near the optimum."""
     _, dataset = made(n=12_000)
     best = solve(dataset, alpha=2e-2, tol=1e-6, memory_limit=1 << 30, loss="log_loss")
-    assert plan_read(task_of(dataset), PLAN, dataset.column_nnz()) is None
+    assert plan_read(task_of(dataset), PLAN) is None
     seen = []
     _, certificate = run(dataset, PLAN, loss="log_loss", progress=seen.append)
     first = [step for step in seen if step.stage == "first weights"]

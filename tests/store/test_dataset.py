@@ -111,6 +111,7 @@ def test_blocks_of_random_shards_equal_scipy_slices(data):
     assert np.array_equal(block_matrix(block, n), X[:, lo:hi].toarray())
     assert block.nnz == X.tocsc()[:, lo:hi].nnz
     assert np.array_equal(dataset.column_nnz(), np.diff(X.tocsc().indptr))
+    assert np.array_equal(dataset.column_nnz(np.arange(lo, hi)), np.diff(X[:, lo:hi].tocsc().indptr))
     assert (np.diff(block.indptr, axis=1) >= 0).all()
 
 

@@ -180,7 +180,7 @@ def _cut(smaller: SparseRun, rows: int) -> Task:
 def _corrects(run: SparseRun, chunks: ChunkPlan, sample: Task, state: State) -> bool:
     """Whether the loss of a sample is worth correcting, and the features with weights do not all fit."""
     features = state.coef.features
-    n_chunks = chunks.n_chunks(int(run.task.dataset.column_nnz()[features].sum()), len(features))
+    n_chunks = chunks.n_chunks(int(run.task.dataset.column_nnz(features).sum()), len(features))
     enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(features)
     return run.correctable and enough and n_chunks > 1
 

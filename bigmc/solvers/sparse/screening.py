@@ -75,7 +75,7 @@ class Screening:
     def __init__(self, column_nnz: NDArray[np.int64], weighted: NDArray[np.int64]) -> None:
         self.zero = column_nnz == 0
         self.zero[weighted] = False
-        self._column_nnz = column_nnz
+        self._occurs = column_nnz > 0
         self.norms = np.zeros(len(column_nnz), np.float32)
         self.curvatures = np.full(len(column_nnz), -1.0, np.float32)
         self.gap = np.inf
@@ -88,7 +88,7 @@ class Screening:
     @property
     def n_screened(self) -> int:
         """Number of features proved to have no weights, those without entries not counted."""
-        return int(np.count_nonzero(self.zero & (self._column_nnz > 0)))
+        return int(np.count_nonzero(self.zero & self._occurs))
 
     def saved(self) -> Screened:
         """Return what a checkpoint must hold; curvatures are computed again."""

@@ -166,7 +166,7 @@ def _balanced(
 
 def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int) -> int:
     """Return the number of chunks that are moved together."""
-    n_entries = int(task.dataset.column_nnz()[spill.features].sum())
+    n_entries = int(task.dataset.column_nnz(spill.features).sum())
     by_entries = most_entries * spill.n_chunks // max(n_entries, 1)
     by_bytes = _MOST_BYTES // max(anchor.coef.rows.size * 8, 1)
     return max(1, min(spill.n_chunks // 2, by_entries, by_bytes))  # some cannot make up for their part
@@ -175,7 +175,7 @@ def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: 
 def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) -> list[Piece]:
     """Return the pieces of a chunk, or so many of them that sweeps take no more time than passes do."""
     pieces = [piece for piece in spill.pieces if piece.chunk == number]
-    n_entries = int(task.dataset.column_nnz()[spill.features].sum())
+    n_entries = int(task.dataset.column_nnz(spill.features).sum())
     n_rows = sum(piece.n_rows for piece in pieces)
     share = most_entries / max(1, n_entries * n_rows // max(task.dataset.n_samples, 1))
     n_chosen = min(len(pieces), max(_FEWEST_PIECES, math.ceil(share * len(pieces))))
@@ -188,7 +188,7 @@ def _needed_entries(task: ChunkTask, spill: Spill, anchor: Evaluated) -> list[ND
     if not layers:
         return []
     excess = np.maximum(dual_norms(task, anchor, layers) / max(task.alpha, 1e-300) - 1.0, 0.0)
-    needed = excess / _MADE_UP * task.dataset.column_nnz()[spill.features]
+    needed = excess / _MADE_UP * task.dataset.column_nnz(spill.features)
     return np.split(np.clip(needed, 1.0, _FEWEST_ENTRIES), np.cumsum([len(f) for f in layers])[:-1])
 
 

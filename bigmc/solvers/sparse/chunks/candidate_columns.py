@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,16 +61,11 @@ class CandidateColumns:
     task : ChunkTask
     plan : ChunkPlan
         How many candidates there may be, and how much of their columns may stay in memory.
-
-    Attributes
-    ----------
-    column_nnz : int64 array of shape (n_features,)
-        Entries of every feature.
     """
 
     def __init__(self, task: ChunkTask, plan: ChunkPlan) -> None:
         self._task, self._plan = task, plan
-        self.column_nnz = task.dataset.column_nnz()
+        self._used: NDArray[np.bool_] = task.dataset.column_nnz() > 0
         self._spill: Spill | None = None
 
     @property
@@ -87,8 +82,7 @@ class CandidateColumns:
 
     def complete(self, state: State) -> bool:
         """Return whether all features that occur are candidates of sweeps: passes need no shards then."""
-        features = _joined(state)
-        everything = np.count_nonzero(self.column_nnz[features]) == np.count_nonzero(self.column_nnz)
+        everything = np.count_nonzero(self._used[_joined(state)]) == np.count_nonzero(self._used)
         return everything and not self.by_rows(state)
 
     def by_rows(self, state: State) -> bool:
@@ -154,7 +148,7 @@ class CandidateColumns:
         rank[joined] = 0.0
         features = np.flatnonzero(rank > np.float32(_LIKELY * self._task.alpha))
         features = features[np.argsort(-rank[features], kind="stable")]
-        nnz = np.cumsum(self.column_nnz[features]) + self.column_nnz[joined].sum()
+        nnz = np.cumsum(self._entries(features)) + self._entries(joined).sum()
         most = bisect.bisect_left(
             range(len(features)), True, key=lambda k: not self._fits(len(joined) + k + 1, int(nnz[k]))
         )
@@ -177,7 +171,7 @@ class CandidateColumns:
         features, norms = _joined(state), dual_norms(self._task, state.anchor, state.layers)
         useful = (norms > _CANDIDATE * self._task.alpha) | (state.anchor.coef.slots(features) >= 0)
         kept = np.sort(features[useful])
-        nnz, kept_nnz = int(self.column_nnz[features].sum()), int(self.column_nnz[kept].sum())
+        nnz, kept_nnz = int(self._entries(features).sum()), int(self._entries(kept).sum())
         in_memory, in_file = self._spill.column_bytes
         n_chunks, most_held = self._room(kept_nnz, len(kept), _AFTER)
         left = max(0, (in_memory + in_file) * kept_nnz // max(nnz, 1) - most_held)
@@ -206,7 +200,7 @@ class CandidateColumns:
             return None
         features = _joined(state)
         n_bytes = self._plan.most_rare(len(features), spill.held_bytes)
-        nnz = np.where(np.isin(features, solved), n_bytes, self.column_nnz[features])
+        nnz = np.where(np.isin(features, solved), n_bytes, self._entries(features))
         chosen = rare_features(self._task, state.anchor, features, nnz, n_bytes)
         return RareFeatures(self._task, chosen) if len(chosen) else None
 
@@ -233,16 +227,19 @@ class CandidateColumns:
         """
         if state.layers and self.complete(state):
             return np.sort(_joined(state))
-        last = self.column_nnz if state.norms is None else state.norms
-        wanted = last.astype(np.float32)  # one number a feature at a time: there are many
-        wanted[self.column_nnz == 0] = -1.0
-        wanted[state.doubted] = np.maximum(wanted[state.doubted], np.float32(self._task.alpha))
+
+        return most_wanted(partial(self._ranks, state), self._most_gradients)
+
+    def _ranks(self, state: State) -> NDArray[np.float32]:
+        """Return how much the gradients of all features are wanted, -1 of those that do not occur."""
+        last = self._task.dataset.column_nnz() if state.norms is None else state.norms
+        ranks = last.astype(np.float32)
+        ranks[~self._used] = -1.0
+        ranks[state.doubted] = np.maximum(ranks[state.doubted], np.float32(self._task.alpha))
         for layer in state.layers if self._keeps_layers(state) else []:
-            wanted[layer] = np.inf
-        wanted[state.coef.features] = np.inf
-        most = min(self._most_gradients, int(np.count_nonzero(wanted >= 0)))
-        np.negative(wanted, out=wanted)
-        return np.sort(np.argpartition(wanted, most - 1)[:most]) if most else np.empty(0, np.int64)
+            ranks[layer] = np.inf
+        ranks[state.coef.features] = np.inf
+        return ranks
 
     def write(self, state: State, first_rows: Callable[[], RowsOf], norms: Norms = Norms.EXACT) -> None:
         """Bring the columns up to the layers of the state, which become one where all is written anew.
@@ -251,7 +248,7 @@ class CandidateColumns:
         the scratch file. If they are rough, what is written first finds the exact ones.
         """
         old, features = self._spill, _joined(state)
-        nnz = int(self.column_nnz[features].sum())
+        nnz = int(self._entries(features).sum())
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
         fewer = old is not None and bool(np.isin(features, old.features).all())
@@ -273,6 +270,10 @@ class CandidateColumns:
             exact = [] if rough is None else [RowNorms(rough, self.spill.put_scales)]
             self.spill.add(state.layers[number], exact)
 
+    def _entries(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the entries of some features."""
+        return self._task.dataset.column_nnz(features)
+
     def _room(self, nnz: int, n_features: int, more: More) -> tuple[int, int]:
         """Return the number of chunks, and the bytes held at most, with space for candidates to come."""
         n_chunks = self._plan.n_chunks(int(more.entries * nnz), int(more.features * n_features))
@@ -284,7 +285,7 @@ class CandidateColumns:
         assert state.norms is not None
         if np.count_nonzero(state.norms > _CANDIDATE * self._task.alpha) > self._plan.most_candidates:
             return False
-        nnz = int(self.column_nnz[features].sum())
+        nnz = int(self._entries(features).sum())
         return nnz * _COMPRESSED <= self._room(nnz, len(features), _AT_FIRST)[1]
 
     def restore(self, state: State, rows_of: RowsOf) -> None:
@@ -314,6 +315,30 @@ class CandidateColumns:
     def _most_gradients(self) -> int:
         held, n_candidates = self._spill.size if self._spill is not None else (0, 0)
         return self._plan.most_gradients(held + self._plan.writer_bytes(held, n_candidates))
+
+
+def most_wanted(ranks: Callable[[], NDArray[Any]], n: int) -> NDArray[np.int64]:
+    """Return the `n` features of the largest ranks, increasing, but for those of negative ranks.
+
+    There are many features: their ranks are made twice because the first are put in another order, which
+    takes half the memory of a copy, and a third of sorting places.
+
+    Parameters
+    ----------
+    ranks : callable
+        Makes a rank for each feature, as a new array.
+    n : int
+    """
+    put_in_order = ranks()
+    n = min(n, int(np.count_nonzero(put_in_order >= 0)))
+    if n < 1:
+        return np.empty(0, np.int64)
+    put_in_order.partition(len(put_in_order) - n)
+    least = put_in_order[len(put_in_order) - n]
+    del put_in_order
+    found = ranks()
+    more = np.flatnonzero(found > least)
+    return np.union1d(more, np.flatnonzero(found == least)[: n - len(more)])
 
 
 def _joined(state: State) -> NDArray[np.int64]:

@@ -160,8 +160,8 @@ class Certifier:
 
     def _needs_shards(self, spill: Spill, chosen: NDArray[np.int64]) -> bool:
         """Return whether features occur without columns, or gradients take too much memory."""
-        features, counts = spill.features, self._task.dataset.column_nnz()
-        everything = np.count_nonzero(counts[features]) == np.count_nonzero(counts)
+        features, dataset = spill.features, self._task.dataset
+        everything = np.count_nonzero(dataset.column_nnz(features)) == np.count_nonzero(dataset.column_nnz())
         known = everything and np.array_equal(np.sort(features), chosen)
         return not known or self._plan.goes_by_rows(len(features))
 

@@ -91,11 +91,11 @@ def certifying_pass(
     for _, sums in engine.map(_add_up, parts, dataset, request, problem_of, watches):
         total.add(sums)
         del sums  # else it stays beside the sums of the next part
-    bad = ~np.isfinite(total.norms)
-    bad[request.features] |= ~np.isfinite(total.gradient).all(axis=1)
-    if bad.any():
+    bad = np.flatnonzero(~np.isfinite(total.norms))
+    bad = np.union1d(bad, request.features[~np.isfinite(total.gradient).all(axis=1)])
+    if len(bad):
         raise DataError(
-            f"the gradient of feature {np.flatnonzero(bad)[0]} is not finite",
+            f"the gradient of feature {bad[0]} is not finite",
             "look for huge or non-finite values in it",
         )
     return total
@@ -220,7 +220,8 @@ class _PartGradients:
         used = np.flatnonzero(counts)
         gradient, curvature, scale = self._gradients(used, block)
         counts[wanted] = 0
-        self._add_norms(used, block, gradient, scale, counts[used] > 0)
+        if not request.only:
+            self._add_norms(used, block, gradient, scale, counts[used] > 0)
         places = np.full(block.hi - block.lo, -1)
         places[used] = np.arange(len(used))
         at = places[wanted]

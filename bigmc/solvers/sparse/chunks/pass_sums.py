@@ -69,7 +69,7 @@ class PassSums:
         Largest of the diagonal of its Hessian, over the classes, added up over blocks.
     norms : float32 array of shape (n_features,)
         Sums of the dual norms of the gradients of all features over parts of shards, with signs where one
-        class is kept; see `bound_norms`.
+        class is kept; see `bound_norms`. None, of shape (0,), where only chosen features are looked at.
     largest : float
         Sum over these parts of the largest norm of a feature without a gradient.
     n_parts : int
@@ -99,7 +99,7 @@ class PassSums:
             np.zeros(len(request.scales)),
             np.zeros((chosen, request.objective.loss.n_kept(n_classes))),
             np.zeros(chosen),
-            np.zeros(n_features, np.float32),
+            np.zeros(0 if request.only else n_features, np.float32),
         )
 
     def add(self, other: PassSums) -> None:

@@ -32,6 +32,8 @@ _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
 #: Bytes of a worker that writes columns while it reads a shard, and gradients that are kept then, in units of
 #: the candidates.
 _WRITER_BYTES, _KNOWN = 3 << 20, 1.5
+#: Entries and norms of a feature, and what is made of them between passes.
+_FEATURE_BYTES = 10
 #: Numbers that are kept of a gradient beside it and its curvature: number of the feature, norms, distance.
 _MEASURES = 5
 #: Most bytes of a shard decoded at once.
@@ -195,7 +197,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         ("workspace", 1 << 20 if small else WORKSPACE),
         ("share of the allocator", 0 if small else _KERNELS + int(_FRAGMENTS * limit)),
         ("sums per class", Margins.memory(size.n_classes, size.width)),
-        ("entries and norms per feature", 20 * size.n_features),
+        ("entries and norms per feature", _FEATURE_BYTES * size.n_features),
         ("column scale", 4 * size.n_features if size.column_scaled else 0),
         ("sample weights", 8 * size.n_samples if size.weighted else 0),
     ]
@@ -211,8 +213,10 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         return 2 * block_bytes + scores + more + 4 * size.n_features
 
     n_kept = size.n_kept or size.n_classes
-    vectors = wanted * gradient_bytes(n_kept, 1)
-    shares = _PART_SHARES if size.n_classes > _MANY_CLASSES else (1.0 - vectors / max(free, 1),)
+    most_candidates = int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width)
+    vectors, of_all = (n * gradient_bytes(n_kept, 1) for n in (wanted, max(wanted, most_candidates)))
+    shares = (1.0 - of_all / max(free, 1), 1.0 - vectors / max(free, 1))
+    shares = _PART_SHARES if size.n_classes > _MANY_CLASSES else shares
     most = [int(share * free) for share in shares]
     shard = size.largest_shard * entry_bytes + 8 * size.n_features  # entries, and offsets of columns
     cut = _cut(worker_bytes, most, shard, block_bytes)
@@ -231,7 +235,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         free_bytes=free,
         width=size.width,
         n_kept=n_kept,
-        most_candidates=int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width),
+        most_candidates=most_candidates,
         chunk_bytes=int(_CHUNK_SHARE * free),
         newton_bytes=int(0.2 * free),
         fixed_bytes=size.n_samples * in_chunk,

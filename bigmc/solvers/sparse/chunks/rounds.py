@@ -256,6 +256,7 @@ class ChunkRounds:
         state, spill, by = self.state, self._columns.spill, (self._norms, self.state.scale)
         assert state.anchor is not None
         looks = Looks.TWICE if state.history else Looks.ONCE  # at first it is not known what has weights
+        state.norms = None  # there are others after it
         certified = self._certifier.certify(spill, state.anchor, chosen, *by, further, looks)
         self._norms, state.scale, state.doubted = Norms.EXACT, certified.scale, certified.measured.doubted
         self._count_spill()

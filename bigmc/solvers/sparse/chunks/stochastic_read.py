@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
+from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, most_wanted
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.row_rounds import Point
@@ -50,25 +50,17 @@ class ReadPlan:
     most_weights: int
 
 
-def plan_read(task: ChunkTask, plan: ChunkPlan, column_nnz: NDArray[np.int64]) -> ReadPlan | None:
-    """Return which features and samples take part, or None where these are too few.
-
-    Parameters
-    ----------
-    task : ChunkTask
-    plan : ChunkPlan
-    column_nnz : int64 array of shape (n_features,)
-        Entries of every feature.
-    """
+def plan_read(task: ChunkTask, plan: ChunkPlan) -> ReadPlan | None:
+    """Return which features and samples take part, or None where these are too few."""
     dataset = task.dataset
-    n_used, nnz = int(np.count_nonzero(column_nnz)), int(column_nnz.sum())
+    n_used = int(np.count_nonzero(dataset.column_nnz()))
     rows = max((shard.n_rows for shard in dataset.shards), default=0)
     decoded = min(_DECODED, 2 * plan.block_bytes)
     left = plan.free_bytes - decoded - rows * (_ROW_BYTES + 4 * dataset.most_labels())
     feature = 4 * sums_width(task.n_classes) + _FEATURE_BYTES
     n_table = min(n_used, int(_TABLE_SHARE * max(left, 0)) // feature)
-    table = _most_frequent(column_nnz, n_table)
-    coverage = int(column_nnz[table].sum()) / max(nnz, 1)
+    table = most_wanted(dataset.column_nnz, n_table)
+    coverage = int(dataset.column_nnz(table).sum()) / max(dataset.nnz, 1)
     if task.alpha <= 0.0 or coverage < _LEAST_ENTRIES:
         return None
     left -= n_table * feature
@@ -78,15 +70,6 @@ def plan_read(task: ChunkTask, plan: ChunkPlan, column_nnz: NDArray[np.int64]) -
     share = min(1.0, (left - 2 * row_bytes) / max(needed, 1.0))
     most_weights = max(plan.most_candidates, plan.most_by_rows)
     return ReadPlan(table, share, row_bytes, most_weights) if share >= _LEAST_SAMPLES else None
-
-
-def _most_frequent(column_nnz: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Return the `n` features of the most entries, increasing. To sort all takes twice the memory."""
-    if n < 1:
-        return np.empty(0, np.int64)
-    least = int(np.partition(column_nnz, len(column_nnz) - n)[-n])
-    more = np.flatnonzero(column_nnz > least)
-    return np.union1d(more, np.flatnonzero(column_nnz == least)[: n - len(more)])
 
 
 def first_weights(
@@ -103,7 +86,7 @@ def first_weights(
         Whether there are weights now. The state has no layers then, and its norms are those of the mean
         gradients on the way.
     """
-    reading = None if columns.would_be_held(state) else plan_read(task, plan, columns.column_nnz)
+    reading = None if columns.would_be_held(state) else plan_read(task, plan)
     if reading is None:
         return False
     started = read(task, columns.spill, reading, state.intercept, progress)

@@ -178,7 +178,7 @@ class Spill:
 
     def writer(self, features: NDArray[np.int64]) -> LayerWriter:
         """Return what writes the columns of increasing `features`, once it has seen all shards."""
-        shares = np.cumsum(self._dataset.column_nnz()[features]) / max(self._dataset.n_samples, 1)
+        shares = np.cumsum(self._dataset.column_nnz(features)) / max(self._dataset.n_samples, 1)
         store = self._arrays.write if self.layers else self._arrays.hold
         return LayerWriter(features, shares, self._parts_of, store)
 

@@ -73,7 +73,6 @@ def gradient_pass(
         Says which features are left; gets the norms of their gradients, and curvatures that it lacks.
     """
     largest_norm, distance, nnz = 0.0, 0.0, 0
-    column_nnz = source.dataset.column_nnz()
     kept = [(np.empty(0, np.int64), np.empty(0))]
     columns: list[Columns] = []
     for part in _measured(problem, source, coef, factor, screening):
@@ -84,7 +83,7 @@ def gradient_pass(
             curvatures = _curvatures(problem, part)
             screening.curvatures[features] = np.minimum(curvatures, np.finfo(np.float32).max)
         distance += float(part.out.distances.sum())
-        nnz += int(column_nnz[features].sum())
+        nnz += int(source.dataset.column_nnz(features).sum())
         chosen = np.flatnonzero((part.slots >= 0) | (violations > 0))
         kept.append((features[chosen], violations[chosen]))
         if len(chosen):
@@ -112,11 +111,10 @@ def dual_gradients(
 ) -> DualGradients:
     """Compute the gradient of every feature that is left at a dual point; see `gradient_pass`."""
     largest_norm, distance, nnz = 0.0, 0.0, 0
-    column_nnz = source.dataset.column_nnz()
     for part in _measured(problem, source, coef, factor, screening):
         largest_norm = max(largest_norm, float(part.out.norms.max(initial=0.0)))
         distance += float(part.out.distances.sum())
-        nnz += int(column_nnz[part.features].sum())
+        nnz += int(source.dataset.column_nnz(part.features).sum())
     return DualGradients(largest_norm, distance, nnz)
 
 
