@@ -42,7 +42,7 @@ def test_squares_of_rows_equal_numpy():
     assert np.allclose(squares, ((X.toarray() * scale.astype(float)) ** 2).sum(axis=1), rtol=1e-14)
 
 
-@pytest.mark.parametrize("space", [0, 3, 200])
+@pytest.mark.parametrize("space", [0, 2, 200])
 def test_entries_of_chosen_rows_are_those_of_scipy(space):
     columns = [0, 3, 4, 12]
     C = random_rows().tocsc()
@@ -55,7 +55,7 @@ def test_entries_of_chosen_rows_are_those_of_scipy(space):
     n = select_entries(starts.astype(np.int64), stops.astype(np.int64), indices, C.data, place, *out)
     part = C[:, columns][chosen].tocoo()
     order = np.lexsort((part.row, part.col))
-    assert n == part.nnz > 3
+    assert n == part.nnz > 2
     for array, expected in zip(out, (part.row, part.col, part.data), strict=True):
         assert np.array_equal(array[:n], expected[order][:space])
         assert (array[n:] == -9).all()
