@@ -248,7 +248,8 @@ def test_missing_texts_are_refused_unless_they_may_be_filled(tmp_path):
         (b"c\ty\nred\tp\nblue\tq\n", "--delimiter tab"),
         ("c,y\ncafé,p\nnaïve,q\n".encode("latin-1"), "--encoding latin-1"),
         (b"y\np\nq\n", "no usable feature columns"),
-        (b"c,y\n", "the source has no rows"),
+        (b"c,y\n", r"t\.csv: no rows"),
+        (b"c;y\n1,5;p\n2,5;q\n", r"t\.csv:2: 2 fields, the header has 1 .*--delimiter ';'"),
     ],
 )
 def test_tables_that_cannot_be_read_say_what_would_help(tmp_path, content, message):

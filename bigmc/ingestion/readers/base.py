@@ -242,11 +242,18 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
         listed = ", ".join(available[:30]) + (", …" if len(available) > 30 else "")
         near = difflib.get_close_matches(name, available, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        other = _OTHER_DELIMITER.search(available[0]) if len(available) == 1 else None
-        if other:
-            given = "tab" if other.group() == "\t" else f"'{other.group()}'"
-            hint = f"say what is between the fields: --delimiter {given}; "
+        other = other_delimiter(available)
+        if other is not None:
+            hint = f"say what is between the fields: --delimiter {other}; "
         raise DataError(f"{path}: no column {name!r}", f"{hint}the columns are: {listed}")
+
+
+def other_delimiter(columns: Sequence[str]) -> str | None:
+    """Return what seems to separate the names in a header that was read as one name, as an option's value."""
+    found = _OTHER_DELIMITER.search(columns[0]) if len(columns) == 1 else None
+    if found is None:
+        return None
+    return "tab" if found.group() == "\t" else f"'{found.group()}'"
 
 
 def keep_rows(batch: Any, keep: NDArray[np.bool_]) -> Any:
