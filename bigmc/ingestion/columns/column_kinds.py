@@ -27,7 +27,7 @@ from bigmc.ingestion.columns.value_formats import (
 )
 from bigmc.ingestion.hashing.categories import is_text
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.ingestion.parts.spool import is_pipe, is_stream
+from bigmc.ingestion.parts.spool import read_once
 from bigmc.ingestion.readers import MATRICES, TEXT_FORMATS
 from bigmc.ingestion.sources.source import Source, no_rows
 from bigmc.lazy import LazyModule
@@ -43,7 +43,8 @@ MOSTLY = 0.9
 """Share of numbers in a column above which `fit` reports why it is not read as numbers."""
 _LONG, _KEPT = 100, 40
 """Longer texts, in bytes, are neither numbers nor dates; and the characters to keep of them."""
-_FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
+FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
+"""Options that name columns of features."""
 
 
 @dataclass
@@ -216,10 +217,9 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     DataError
         If a named column is missing, no row can be read, or no column is usable.
     """
-    items = source if isinstance(source, list | tuple) else [source]
-    if any(is_stream(item) or (isinstance(item, str) and is_pipe(item)) for item in items):
+    if read_once(source):
         return ColumnKinds(options)  # do not consume sources that can be read only once
-    named = any(options.get(kind) for kind in _FEATURES)
+    named = any(options.get(kind) for kind in FEATURES)
     texts: tuple[str, ...] = ()
     dense = (*columns_of(options.get("dense")), *columns_of(options.get("date")))
     categories = columns_of(options.get("categorical"))
