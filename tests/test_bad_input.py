@@ -59,6 +59,7 @@ def write_broken(here: Path) -> None:
     (here / "broken.jsonl").write_text(
         '{"text": "one word", "label": "x"}\n{"text": "two words", "label": "y"}\n{"text": oops}\n'
     )
+    (here / "bare.csv").write_text(GOOD.partition("\n")[2])
     (here / "nested.jsonl").write_text('{"doc": {"body": "one word"}, "label": "x"}\n')
     (here / "wide.svm").write_text("1 1:1 2:1\n2 3:1 9:1\n")
     (here / "nan.svm").write_text("1 1:1 2:1\n2 1:1\n1 2:nan\n")
@@ -110,6 +111,7 @@ CASES = {
     "no features": ("blank.csv " + TEXT, ["blank.csv", "no features"]),
     "open quote": ("quote.csv " + TEXT, ["quote.csv:2", "never closed"]),
     "column twice": ("twice.csv " + TEXT, ["twice.csv", "2 columns", "'text'"]),
+    "no header": ("bare.csv " + TEXT, ["bare.csv", "no column 'text'", "name all columns with --columns"]),
     "wrong key": ("broken.jsonl --text txt --label label", ["broken.jsonl", "'txt'", "did you mean 'text'"]),
     "wrong field": (
         "nested.jsonl --text doc.bdy --label label",

@@ -225,6 +225,8 @@ def check_count(part: Part, n_rows: int) -> None:
         )
 
 
+_NO_NAME = re.compile(r"\s*(-?\d+([.,]\d+)*)?\s*|.{40,}", re.DOTALL)
+"""What hardly names a column: nothing, a number, or a long text, as in a file without a header line."""
 _OTHER_DELIMITER = re.compile(r"[\t;|]")
 
 
@@ -245,6 +247,8 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
         other = other_delimiter(available)
         if other is not None:
             hint = f"say what is between the fields: --delimiter {other}; "
+        elif not near and any(_NO_NAME.fullmatch(column) for column in available):
+            hint = "if there is no header line, name all columns with --columns; "
         raise DataError(f"{path}: no column {name!r}", f"{hint}the columns are: {listed}")
 
 
