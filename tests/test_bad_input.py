@@ -59,6 +59,8 @@ def write_broken(here: Path) -> None:
     (here / "broken.jsonl").write_text(
         '{"text": "one word", "label": "x"}\n{"text": "two words", "label": "y"}\n{"text": oops}\n'
     )
+    (here / "bare.csv").write_text(GOOD.partition("\n")[2])
+    (here / "nested.jsonl").write_text('{"doc": {"body": "one word"}, "label": "x"}\n')
     (here / "wide.svm").write_text("1 1:1 2:1\n2 3:1 9:1\n")
     (here / "nan.svm").write_text("1 1:1 2:1\n2 1:1\n1 2:nan\n")
     (here / "hollow.svm").write_text("1\n2\n")
@@ -87,7 +89,7 @@ CASES = {
     "label is text": ("good.csv --text text --label text", ["'text'", "label and a feature"]),
     "text twice": (f"good.csv {TEXT} --text text", ["'text'", "2 times"]),
     "text and dense": (f"good.csv {TEXT} --dense text", ["'text'", "2 times"]),
-    "unknown ending": ("table.xlsx " + TEXT, ["table.xlsx", ".xlsx", "csv"]),
+    "unknown ending": ("table.xlsx " + TEXT, ["table.xlsx", ".xlsx", "--format", "csv"]),
     "unknown format": (f"good.csv {TEXT} --format excel", ["'excel'", "csv"]),
     "mixed formats": ("good.csv broken.jsonl " + TEXT, ["good.csv", "broken.jsonl", "one format"]),
     "listed twice": ("good.csv good.csv " + TEXT, ["good.csv", "twice"]),
@@ -98,7 +100,10 @@ CASES = {
     "nan": ("nan.csv --dense size --label label", ["nan.csv:6", "'size' is nan", "quarantine"]),
     "inf": ("inf.csv --dense size --label label", ["inf.csv:6", "'size' is inf"]),
     "minus inf": ("./-inf.csv --dense size --label label", ["-inf.csv:6", "'size' is -inf"]),
-    "no number": ("many.csv --numeric size --label label", ["many.csv:6", "'size' is not a number"]),
+    "no number": (
+        "many.csv --numeric size --label label",
+        ["many.csv:6", "'size' is not a number: 'many'", "value-format"],
+    ),
     "nan in Parquet": ("nan.parquet --dense n --label label", ["nan.parquet", "row 1", "'n' is"]),
     "one class": ("one.csv " + TEXT, ["only the class 'b'", "two classes"]),
     "no rows": ("header.csv " + TEXT, ["header.csv", "no rows"]),
@@ -106,6 +111,13 @@ CASES = {
     "no features": ("blank.csv " + TEXT, ["blank.csv", "no features"]),
     "open quote": ("quote.csv " + TEXT, ["quote.csv:2", "never closed"]),
     "column twice": ("twice.csv " + TEXT, ["twice.csv", "2 columns", "'text'"]),
+    "no header": ("bare.csv " + TEXT, ["bare.csv", "no column 'text'", "name all columns with --columns"]),
+    "wrong key": ("broken.jsonl --text txt --label label", ["broken.jsonl", "'txt'", "did you mean 'text'"]),
+    "wrong field": (
+        "nested.jsonl --text doc.bdy --label label",
+        ["nested.jsonl", "did you mean 'doc.body'"],
+    ),
+    "wrong label key": ("broken.jsonl --text text --label lable", ["'lable'", "did you mean 'label'"]),
     "broken JSON": ("broken.jsonl " + TEXT, ["broken.jsonl:3", "quarantine"]),
     "wide svmlight": ("wide.svm --n-features 5", ["wide.svm:2", "9"]),
     "nan in svmlight": ("nan.svm", ["nan.svm:3", "nan"]),

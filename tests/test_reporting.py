@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from html.parser import HTMLParser
 
@@ -17,6 +18,7 @@ from bigmc.errors import BigmcError, DataError
 from bigmc.inference.inspection import inspect
 from bigmc.model import LinearModel, MinimaxModel, load_model
 from bigmc.reporting.plots import Axis, Curve, plot
+from bigmc.reporting.style import STYLE
 
 EMPTY = {"meta", "circle", "line", "polygon", "polyline"}
 NASTY = [
@@ -435,3 +437,10 @@ def test_a_page_on_the_training_samples_warns(dataset, tmp_path, monkeypatch):
     few = page_of(path, tmp_path, dataset=dataset, memory_limit="100MB")
     assert len(few.all("th", few.all("table", class_="figures")[0])) == 5
     assert any("too many classes" in node["text"] for node in few.all("p"))
+
+
+def test_wide_tables_scroll_by_themselves_on_a_narrow_screen():
+    """Else the whole page would be wider than a telephone, and its tables split words letter by letter."""
+    narrow = STYLE.partition("@media (max-width")[2].partition("\n}\n")[0]
+    assert re.search(r"\.figures \{[^}]*overflow-x: auto", narrow)
+    assert re.search(r"\.figures td \{ overflow-wrap: normal", narrow)

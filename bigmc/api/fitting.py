@@ -180,12 +180,14 @@ def _raw_data(
     The dataset is made unless it exists; a dataset of other data is refused.
     """
     from bigmc.engine.processes import tidy
-    from bigmc.ingestion.columns.column_kinds import ColumnKinds, with_column_kinds
+    from bigmc.ingestion.columns.column_kinds import FEATURES, ColumnKinds, with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
     label = options.get("label")
     kinds = ColumnKinds(options)
     if isinstance(label, str):
+        if not any(options.get(kind) for kind in FEATURES):
+            _refuse_stream(source)
         kinds = with_column_kinds(source, options)
         options = kinds.options
         tidy()
@@ -207,6 +209,7 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
 
     if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):
         return options
+    _refuse_stream(source)
     file = folder / "hashing.json"
     if not file.exists():
         columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
@@ -219,6 +222,17 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
     if "ngrams" in advised:
         advised["ngrams"] = tuple(advised["ngrams"])
     return cast(IngestKeywords, {**advised, **options})
+
+
+def _refuse_stream(source: Any) -> None:
+    """Raise an error for a source whose rows come only once, where some are tried before all are read."""
+    from bigmc.ingestion.parts.spool import read_once
+
+    if read_once(source):
+        raise DataError(
+            "a fit looks at rows before it reads them all, which it cannot do with a pipe or a stream",
+            "make a dataset with bigmc ingest, and fit that",
+        )
 
 
 def _advice(pilot: Pilot | None) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bigmc import budget
 from bigmc.api.resolve import Size, local_folder, model_of
 from bigmc.engine import EngineLike, Resources, opened
-from bigmc.errors import DataError
+from bigmc.errors import DataError, ModelError
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def train(
     from bigmc.engine.processes import prepare_process
     from bigmc.options.learners import learner_options
     from bigmc.store.dataset import Dataset
-    from bigmc.store.files.object_store import built, local_file
+    from bigmc.store.files.object_store import built
     from bigmc.store.files.outputs import IfExists, Output, OutputKind, refuse_inputs
     from bigmc.training.options import TrainOptions, calibration_rows
     from bigmc.training.run import train as run
@@ -87,7 +87,7 @@ def train(
             target = held.enter_context(built(to))
         else:
             target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
-        start = None if warm_start is None else held.enter_context(local_file(warm_start))
+        start = _start(warm_start, held)
         if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
         held_out = None if calibrate is None else calibration_rows(calibrate, data[split].n_samples)
         asked = TrainOptions(parameters, split, start, calibration=held_out, if_exists=if_exists)
@@ -155,7 +155,6 @@ def sparse_path(
         ``best_model``: its file; ``at_edge``: whether the best is the first or last penalty.
     """
     from bigmc.store.dataset import Dataset
-    from bigmc.store.files.object_store import local_file
     from bigmc.store.files.outputs import IfExists, refuse_inputs
     from bigmc.training import selection
     from bigmc.training.options import PathOptions
@@ -173,7 +172,7 @@ def sparse_path(
             validation,
             options,
             IfExists.REPLACE if overwrite else IfExists.REFUSE,
-            None if warm_start is None else held.enter_context(local_file(warm_start)),
+            _start(warm_start, held),
         )
         workers = held.enter_context(opened(engine))
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
@@ -225,3 +224,15 @@ def load_model(path: str | Path) -> Any:
     from bigmc.estimators import classifier_of
 
     return classifier_of(model_of(path))
+
+
+def _start(path: str | Path | None, held: ExitStack) -> Path | None:
+    """Return the local file of a model to start from, kept until `held` is closed."""
+    from bigmc.store.files.object_store import local_file
+
+    if path is None:
+        return None
+    file = held.enter_context(local_file(path))
+    if not file.exists():
+        raise ModelError(f"there is no model to start from at {path}", "check the path")
+    return file

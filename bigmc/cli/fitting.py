@@ -11,6 +11,7 @@ import click
 from bigmc.cli.arguments import Working, as_command
 from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_fit
+from bigmc.errors import DataError
 from bigmc.options.declare import argument, option, required
 from bigmc.options.ingest import IngestOptions, given_options, parse_ngrams
 from bigmc.options.raw import RawOptions
@@ -97,6 +98,8 @@ def fit(asked: Fit) -> None:
     from bigmc import api
 
     ingest = [item.name for item in fields(IngestOptions) if hasattr(asked, item.name)]
+    if asked.report is not None:
+        _check_report(Path(asked.report), Path(asked.to))
     with working(asked) as work:
         result = api.fit(
             asked.source[0] if len(asked.source) == 1 else asked.source,
@@ -118,6 +121,16 @@ def fit(asked: Fit) -> None:
         show({**result, **usage}, asked)
     else:
         show_fit(result)
+
+
+def _check_report(report: Path, model: Path) -> None:
+    """Raise an error if the report of a model could not be written after the work."""
+    from bigmc.api.resolve import place_of
+
+    if not report.parent.is_dir():
+        raise DataError(f"there is no folder {report.parent}", "create it, or give another --report")
+    if place_of(report).exists() and not model.exists():
+        raise DataError(f"{report} exists and is not of this model", "delete it, or give another --report")
 
 
 def parse_time(text: str) -> float:

@@ -64,6 +64,15 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"bigmc.cli.{_HOMES[cmd_name]}"), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name; by itself click would know no similar names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=_HOMES, ctx=ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; by itself click would exit with 1 if its output is closed."""
         with stopped_by_closed_pipe():
@@ -120,6 +129,9 @@ def _describe(error: OSError) -> str:
         return f"no space left on the disk{where}; free some space and run the same command again: it resumes"
     if error.errno == errno.EFBIG:
         return f"a file would exceed the system's size limit{where}; raise the limit (ulimit -f) and rerun"
+    if error.errno in (errno.EROFS, errno.EACCES) and error.filename:
+        reason = os.strerror(error.errno)
+        return f"{error.filename}: {reason}; check the permissions, or give a place that you may write to"
     reason = os.strerror(error.errno) if error.errno else str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
 

@@ -142,7 +142,8 @@ class Screen:
     def _write_line(self, message: messages.Progress, left: float | None) -> None:
         done = f"{message.done:,}/{message.total:,} {message.unit}" if message.total else f"{message.done:,}"
         remaining = f", {left:.0f} s left" if left is not None and left >= 1 else ""
-        line = f"{message.stage}: {done}{remaining} {describe(message.facts)}".rstrip()
+        facts = describe(message.facts)
+        line = f"{message.stage}: {done}{remaining}{', ' if facts else ''}{facts}"
         print(printable(line), file=sys.stderr)
 
     def _write_progress(self, message: messages.Progress, share: float, left: float | None) -> None:
@@ -173,14 +174,21 @@ class Screen:
 
 
 def describe(facts: Mapping[str, float]) -> str:
-    """Return figures for a person: ``gap 0.00123  rows/s 1.2e+06``."""
-    return "  ".join(f"{name} {_figure(name, value)}" for name, value in facts.items())
+    """Return figures for a person: ``gap 0.00123  1,200,000 rows/s``."""
+    return "  ".join(_described(name, _figure(name, value)) for name, value in facts.items())
+
+
+def _described(name: str, figure: str) -> str:
+    return f"{figure} {name}" if name.endswith("/s") else f"{name} {figure}"
 
 
 def _figure(name: str, value: float) -> str:
     if "bytes" in name:
         return format_bytes(value)
-    return f"{value:,.0f}" if abs(value) >= 100 and float(value).is_integer() else f"{value:.4g}"
+    if not math.isfinite(value):
+        return f"{value:g}"
+    whole = abs(value) >= 100 and (abs(value) >= 10_000 or float(value).is_integer())
+    return f"{value:,.0f}" if whole else f"{value:.4g}"
 
 
 def _plain(value: Any) -> Any:

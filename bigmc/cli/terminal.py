@@ -93,7 +93,7 @@ _COLUMN_KINDS = {
     "dense": "numbers",
     "dates": "dates, as day, month, weekday and hour",
     "filled": "missing numbers are filled with the mean in",
-    "left_out": "left out (lists, times of day or no values)",
+    "left_out": "left out (lists, objects, bytes, times of day, or no values)",
 }
 
 
@@ -150,9 +150,8 @@ def show_fit(result: Mapping[str, Any]) -> None:
         f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
     )
     if result["n_quarantined"]:
-        print(
-            f"{result['n_quarantined']:,} invalid rows were set aside; the dataset's rejects.parquet says why"
-        )
+        rows = "row was" if result["n_quarantined"] == 1 else "rows were"
+        print(f"{result['n_quarantined']:,} invalid {rows} set aside; the dataset's rejects.parquet says why")
     if "report" in result:
         print(f"report: {_word(result['report'])}")
 

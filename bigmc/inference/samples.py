@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -122,7 +123,13 @@ class SampleReader:
                 columns[name] = pa.array([row[name] for row in dicts])
             except KeyError:
                 row = next(i for i, row in enumerate(dicts) if name not in row)
-                raise DataError(f"sample {first + row} has no {name!r}", "give every column") from None
+                strange = [key for key in map(str, dicts[row]) if key not in self.spec.columns]
+                near = difflib.get_close_matches(name, strange, n=1)
+                hint = f" but {near[0]!r}" if near else ""
+                columns_needed = ", ".join(self.spec.columns)
+                raise DataError(
+                    f"sample {first + row} has no {name!r}{hint}", f"give the columns {columns_needed}"
+                ) from None
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                 raise DataError(f"column {name!r} has values of several types ({error})") from None
         return pa.record_batch(columns)

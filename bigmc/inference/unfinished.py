@@ -54,7 +54,7 @@ class WorkFolder:
         if not self._is_own():
             raise DataError(f"{self.path} is not a folder of unfinished work", "give another --to")
         disk.make_folder(self.path.parent)  # of an object there may be nothing on this machine yet
-        with exclusive(self.path / LOCK):
+        with exclusive(self.path / LOCK, target=self.path.with_suffix("")):
             for leftover in self.path.glob(f"*{PARTIAL}"):
                 disk.unlink(leftover)
             try:

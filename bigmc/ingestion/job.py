@@ -18,7 +18,7 @@ import numpy as np
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.engine.processes import prompt_release
-from bigmc.errors import DataError, StoreError
+from bigmc.errors import StoreError
 from bigmc.ingestion.columns.labels import TooManyLabels
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_shares
 from bigmc.ingestion.label_census import bytes_of_labels
@@ -30,7 +30,7 @@ from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import LongRecordError, LongRecords, RecordLimit, bytes_of_record
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.sources.source import Source, no_rows
 from bigmc.ingestion.target import is_published, refuse_foreign_folder
 from bigmc.ingestion.workers import PartTask, write_part
 from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS
@@ -233,9 +233,7 @@ class Job:
         progress(Progress("scan", 0, n_bytes, "bytes"))
         parts = self._scanned()
         if not parts:
-            raise DataError(
-                f"{self.sources[0].path}: no rows", "give files with at least one row below the header"
-            )
+            raise no_rows(self.sources[0])
         progress(Progress("scan", n_bytes, n_bytes, "bytes"))
         disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}

@@ -23,6 +23,7 @@ from bigmc.ingestion.memory import record_limit
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
 from bigmc.ingestion.parts.spool import spool_beside
 from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.readers.base import check_columns
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
 from bigmc.ingestion.writing.splits import check_splits, parse_splits
@@ -87,6 +88,8 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     )
     if not is_matrix:
         columns = schema(sources, recipe.columns, hints)
+        if sources[0].format == "jsonl" and options.on_bad_row == "fail":
+            _check_keys(sources[0], features, options)
         features.check_types(columns)
         check_weight_type(columns, options.weight)
         recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
@@ -213,6 +216,19 @@ def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source
             raise DataError(
                 f"the column {name!r} is the {role} and a feature", "leave it out of the features"
             )
+
+
+def _check_keys(source: Source, features: FeatureSpec, options: IngestOptions) -> None:
+    """Raise an error for columns whose first values are missing, which stops the ingest, as a wrong name.
+
+    A key may be missing in JSON lines, so their readers take any name.
+    """
+    needed = [str(options.label), *features.numeric]
+    needed += [] if features.fills else [*features.text, *features.categorical]
+    needed += [] if features.takes_missing else [*features.dense, *features.dates]
+    seen = schema([source], ()).names
+    if seen:
+        check_columns(source.path, needed, seen)
 
 
 def _refuse_repeated(columns: Sequence[str]) -> None:

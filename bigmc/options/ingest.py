@@ -140,7 +140,8 @@ class IngestOptions(RawOptions):
     )
     weighting: str | None = option(
         None,
-        "counts, binary, l2 or tfidf; by default tfidf for text, l2 for other hashed columns, else counts.",
+        "counts, binary, l2, tfidf or scaled; by default tfidf for text, l2 for other hashed columns, else "
+        "counts.",
     )
     split: Mapping[str, float] | str = field(
         default_factory=lambda: dict(DEFAULT_SPLITS),

@@ -56,6 +56,8 @@ polygon.between { fill: #e9eef4; }
 @media (max-width: 34rem) {
   .classes, .small-plots { grid-template-columns: 1fr; }
   .facts th { width: 10rem; }
+  .figures { display: block; overflow-x: auto; }
+  .figures td { overflow-wrap: normal; }
 }
 @media print {
   body { background: #fff; font-size: 10.5pt; }

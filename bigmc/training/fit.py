@@ -99,7 +99,7 @@ class Fit:
         check_max_features(self._data, self._limits)
         if self._test is not None:
             check_ridge_memory(self._data, self._limits)
-        with exclusive(self._folder / "lock"):
+        with exclusive(self._folder / "lock", target=self._target):
             self._claim()
             refuse_other_file(self._target, self._data.identity)
             done = self._folder / RESULT

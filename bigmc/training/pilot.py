@@ -19,10 +19,10 @@ import scipy
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
-from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.sources.source import no_rows
 from bigmc.ingestion.writing.splits import group_hashes, row_fractions
 from bigmc.lazy import LazyModule
 from bigmc.options.raw import FileOptions
@@ -176,7 +176,7 @@ def choose_hashing(
                 chosen = pa.array(row_fractions(batch.row, _SEED) < share)
                 tables.append(batch.table.filter(chosen))
     if not tables:
-        raise DataError("the source has no rows", "check the path")
+        raise no_rows(sources[0])
     table = _complete(pa.Table.from_batches(tables), text)
     if pa.types.is_nested(table.schema.field(columns.label).type) or table.num_rows < 50:
         return None

@@ -51,7 +51,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
     work = target.with_name(target.name + ".wip")
     if not _is_trained(target, params, options.if_exists):
         _refuse_foreign(work)
-        with exclusive(work / "lock"), prompt_release():
+        with exclusive(work / "lock", target=target), prompt_release():
             if not _is_trained(target, params, options.if_exists):
                 _claim(work, params, target)
                 trained = _trained(samples, learner, options, resources, work)

@@ -38,3 +38,39 @@ def test_rows_without_a_label_are_set_aside_on_request(run, tmp_path, monkeypatc
     assert status == 0
     info = json.loads(out)
     assert (info["n_samples"], info["n_quarantined"]) == (297, 3)
+
+
+def test_one_row_set_aside_is_a_row(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tickets(tmp_path / "tickets.csv")
+    lines = (tmp_path / "tickets.csv").read_text().splitlines()
+    (tmp_path / "tickets.csv").write_text("\n".join(lines[:60]) + "\n")
+    options = "--text message --label team --memory 500MB --time 1s --on-bad-row quarantine"
+    status, out, err = run(f"fit tickets.csv --to m {options}")
+    assert status == 0, err
+    assert "1 invalid row was set aside" in out
+
+
+def test_a_report_that_could_not_be_written_stops_fit_before_the_work(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tickets(tmp_path / "tickets.csv")
+    (tmp_path / "other.html").write_text("<p>of another model")
+    command = "fit tickets.csv --to m --text message --label team --memory 500MB --time 1s"
+    for report, reason in [
+        ("absent/m.html", "there is no folder absent"),
+        ("other.html", "give another --report"),
+    ]:
+        status, _, err = run(f"{command} --report {report}")
+        assert status == 1
+        assert reason in err
+        assert [path.name for path in sorted(tmp_path.iterdir())] == ["other.html", "tickets.csv"]
+
+
+def test_fit_names_objects_among_the_columns_that_it_leaves_out(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"n": i, "doc": {"body": "word"}, "team": "ab"[i % 2]} for i in range(40)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    status, out, err = run("fit t.jsonl --to m --label team --memory 500MB --time 1s")
+    assert status == 0, err
+    assert "bytes, times of day, or no values): doc\n" in out
+    assert "--text doc.FIELD" in out

@@ -17,6 +17,13 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("trian", "train"), ("train sparce", "sparse")])
+def test_a_misspelt_command_is_suggested(run, typed, meant):
+    status, _, err = run(typed)
+    assert status == 2
+    assert f"Did you mean '{meant}'?" in err
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_name_their_values(run, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")

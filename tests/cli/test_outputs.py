@@ -1,6 +1,7 @@
 """What commands write: never over an input or a file of somebody else, once, and the same after a kill."""
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -298,3 +299,14 @@ def test_a_result_written_by_another_process_meanwhile_is_no_file_of_the_user(co
     with pytest.raises(BigmcError, match="not the result of the same command"):
         commands[command]()
     assert result.read_bytes() == MINE
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_place_that_may_not_be_written_is_named_with_a_cure(run, monkeypatch, number):
+    def refused(**_):
+        raise OSError(number, os.strerror(number), "folder/m.model.wip")
+
+    monkeypatch.setattr("bigmc.cli.program.app", refused)
+    status, _, err = run("info folder")
+    assert status == 1
+    assert err.startswith(f"bigmc: folder/m.model.wip: {os.strerror(number)}; check the permissions")

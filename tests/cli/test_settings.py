@@ -210,3 +210,15 @@ def test_many_rows_from_standard_input_are_those_of_the_file(made, tmp_path):
     )
     assert refused.returncode == 1
     assert b"give --to -" in refused.stderr
+
+
+def test_progress_lines_write_figures_for_people(capsys):
+    screen = Screen()
+    screen.update(Progress("ingest", 9, 9, "rows", {"rows/s": 344213.4, "MB/s": 5.4521}))
+    screen.update(Progress("scan", 7, 7, "bytes"))
+    screen.update(Progress("train", 1, 1, "passes", {"gap": 0.0123456, "lower": -math.inf, "n_nonzero": 512}))
+    assert capsys.readouterr().err.splitlines() == [
+        "ingest: 9/9 rows, 344,213 rows/s  5.452 MB/s",
+        "scan: 7/7 bytes",
+        "train: 1/1 passes, gap 0.01235  lower -inf  n_nonzero 512",
+    ]

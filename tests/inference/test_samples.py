@@ -138,7 +138,8 @@ def test_no_texts(trained):
     [
         (["good", None], "sample 1: column 'text' is missing"),
         (["good", 3], "not all texts"),
-        ([{"words": "x"}], "sample 0 has no 'text'"),
+        ([{"words": "x"}], "sample 0 has no 'text'; give the columns text"),
+        ([{"txt": "x"}], "sample 0 has no 'text' but 'txt'"),
         (pa.table({"words": ["x"]}), "no column 'text'"),
         ("a text and no list", "there is no file"),
     ],

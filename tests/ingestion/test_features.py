@@ -38,7 +38,7 @@ def test_bad_rows_and_their_reasons():
     assert spec.find_bad(table) == {
         1: "column 't' is missing",
         2: "column 'c' is missing",
-        3: "column 'n' is not a number",
+        3: "column 'n' is not a number: 'four'",
         4: "column 'd' is inf",
         5: "column 'd' is missing",
     }

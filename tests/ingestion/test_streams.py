@@ -116,7 +116,7 @@ def test_standard_input_and_a_named_pipe(tmp_path, monkeypatch):
             "values of a column have several types",
         ),
         (iter([TABLE[:2], TABLE[:2].drop_columns("x")]), "later ones text"),
-        ("-", "give the format"),
+        ("-", "name it with --format"),
     ],
     ids=["empty", "numbers", "types", "columns", "no format"],
 )

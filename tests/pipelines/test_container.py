@@ -1,8 +1,11 @@
 """The files of the containers name what is there; they are built where Docker is."""
 
+import json
 import re
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -48,3 +51,27 @@ def test_services_name_files_and_services_that_are_there():
             assert source == "/anywhere" or source in compose["volumes"] or (CONTAINER / source).is_dir()
     commands = re.findall(r"^#   .*compose\.yaml (?:up -d|run --rm) (\w+(?: \w+)*)", COMPOSE, re.MULTILINE)
     assert {word for command in commands for word in command.split()[:1]} == services.keys() - {"worker"}
+
+
+def test_the_guide_runs_dask_in_an_image_whose_own_command_is_bigmc(monkeypatch):
+    """dask-kubernetes sets the arguments of a container, which follow the command of its image."""
+    assert json.loads(
+        re.findall(r"^ENTRYPOINT (.*)$", (CONTAINER / "Dockerfile").read_text(), re.MULTILINE)[0]
+    ) == ["bigmc"]
+    made = {}
+
+    def make_cluster_spec(worker_command="dask-worker", **_):
+        pods = {"scheduler": "dask-scheduler", "worker": worker_command}
+        made.update({name: {"spec": {"containers": [{"args": args.split()}]}} for name, args in pods.items()})
+        return {"spec": made}
+
+    operator = ModuleType("operator")
+    operator.make_cluster_spec, operator.KubeCluster = make_cluster_spec, None
+    monkeypatch.setitem(sys.modules, "dask_kubernetes", ModuleType("dask_kubernetes"))
+    monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", operator)
+    guide = (ROOT / "docs" / "guides" / "cluster.md").read_text()
+    code = guide.split("## Kubernetes")[1].split("```python\n")[1].split("```")[0]
+    exec(code.split("cluster = KubeCluster")[0], {})
+    for pod in made.values():
+        [container] = pod["spec"]["containers"]
+        assert [*container["command"], *container["args"]][:2] in (["env", "dask-scheduler"], ["env", "dask"])

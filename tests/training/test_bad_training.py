@@ -80,6 +80,7 @@ CASES = {
     "alpha -1": (f"{TRAIN} --alpha=-1", ["alpha is -1.0"]),
     "alpha nan": (f"{TRAIN} --alpha nan", ["alpha is nan"]),
     "tol 0": (f"{TRAIN} --tol 0", ["tol is 0.0"]),
+    "no start": (f"{TRAIN} --warm-start absent.model", ["absent.model", "to start from", "check the path"]),
     "no passes": (f"{TRAIN} --max-passes 0", ["max_passes is 0", "at least 1"]),
     "memory": ("train sparse d.bigmc --to new.model --memory 1MB", ["1 MB", "at least 32 MB"]),
     "target is a folder": ("train sparse d.bigmc --to folder", ["folder is a folder", "--to"]),

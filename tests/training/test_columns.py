@@ -248,7 +248,8 @@ def test_missing_texts_are_refused_unless_they_may_be_filled(tmp_path):
         (b"c\ty\nred\tp\nblue\tq\n", "--delimiter tab"),
         ("c,y\ncafé,p\nnaïve,q\n".encode("latin-1"), "--encoding latin-1"),
         (b"y\np\nq\n", "no usable feature columns"),
-        (b"c,y\n", "the source has no rows"),
+        (b"c,y\n", r"t\.csv: no rows"),
+        (b"c;y\n1,5;p\n2,5;q\n", r"t\.csv:2: 2 fields, the header has 1 .*--delimiter ';'"),
     ],
 )
 def test_tables_that_cannot_be_read_say_what_would_help(tmp_path, content, message):
@@ -271,3 +272,13 @@ def test_one_number_of_infinite_square_leaves_its_column_useful(tmp_path):
     assert data.features["filling"]["deviations"] == pytest.approx([others.std()])
     bigmc.ingest(frame[["size", "label"]], to=tmp_path / "e", label="label", dense="size", weighting="scaled")
     assert bigmc.open_dataset(tmp_path / "e").column_scale()[0] >= 0.0
+
+
+@pytest.mark.parametrize("named", [{}, {"text": "c"}])
+def test_a_stream_is_to_be_ingested_before_a_fit(tmp_path, named):
+    rows = [{"c": f"word{i % 7}", "y": "ab"[i % 2]} for i in range(60)]
+    with pytest.raises(DataError, match="a pipe or a stream; make a dataset with bigmc ingest"):
+        bigmc.fit(iter(rows), tmp_path / "m", label="y", **named)
+    assert not list(tmp_path.iterdir())
+    bigmc.ingest(iter(rows), to=tmp_path / "d", text="c", label="y")
+    assert bigmc.fit(tmp_path / "d", tmp_path / "m", time_limit=1)["n_classes"] == 2

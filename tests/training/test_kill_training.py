@@ -162,6 +162,6 @@ def test_second_process_refuses(dataset, tmp_path):
     os.write(stop[1], b"1")
     os.waitpid(pid, 0)
     assert second.returncode == 1
-    assert "another process is writing" in second.stderr.splitlines()[-1]
+    assert f"another process is writing {to} (" in second.stderr.splitlines()[-1]
     train(dataset, to)
     assert list(tmp_path.iterdir()) == [to]

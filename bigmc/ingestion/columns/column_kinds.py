@@ -27,9 +27,9 @@ from bigmc.ingestion.columns.value_formats import (
 )
 from bigmc.ingestion.hashing.categories import is_text
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.ingestion.parts.spool import is_pipe, is_stream
+from bigmc.ingestion.parts.spool import read_once
 from bigmc.ingestion.readers import MATRICES, TEXT_FORMATS
-from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.sources.source import Source, no_rows
 from bigmc.lazy import LazyModule
 from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, format_examples
 
@@ -43,7 +43,8 @@ MOSTLY = 0.9
 """Share of numbers in a column above which `fit` reports why it is not read as numbers."""
 _LONG, _KEPT = 100, 40
 """Longer texts, in bytes, are neither numbers nor dates; and the characters to keep of them."""
-_FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
+FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
+"""Options that name columns of features."""
 
 
 @dataclass
@@ -57,7 +58,7 @@ class _Column:
     n_rows, n_missing : int
         Rows, and rows without a value.
     unfit : bool
-        Lists, bytes, times of day and incomplete dates, left out unless they are named.
+        Lists, objects, bytes, times of day and incomplete dates, left out unless they are named.
     is_number, is_date : bool
         Whether all values are numbers, or dates. Known of texts when the sample is complete.
     missing : tuple of str
@@ -81,6 +82,7 @@ class _Column:
     is_number: bool = False
     is_date: bool = False
     is_text: bool = False
+    is_object: bool = False
     missing: tuple[str, ...] = MISSING_TEXTS
     spelled: tuple[str, ...] = ()
     doubt: str = ""
@@ -94,6 +96,7 @@ class _Column:
         kind, types = column.type, pa.types
         self.is_text = self.is_text or is_text(kind)
         times = types.is_temporal(kind)
+        self.is_object = types.is_struct(kind)
         self.unfit |= types.is_nested(kind) or types.is_binary(kind) or (times and not is_date(kind))
         if self.unfit:
             return
@@ -178,7 +181,7 @@ class ColumnKinds(NamedTuple):
     ----------
     options : IngestKeywords
     left_out : tuple of str
-        Columns of lists, bytes or times of day, or without values, if no columns are named.
+        Columns of lists, objects, bytes or times of day, or without values, if no columns are named.
     notes : tuple of str
         Sentences on texts that count as missing, and on columns whose values look like numbers or dates but
         are not read as such.
@@ -214,10 +217,9 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     DataError
         If a named column is missing, no row can be read, or no column is usable.
     """
-    items = source if isinstance(source, list | tuple) else [source]
-    if any(is_stream(item) or (isinstance(item, str) and is_pipe(item)) for item in items):
+    if read_once(source):
         return ColumnKinds(options)  # do not consume sources that can be read only once
-    named = any(options.get(kind) for kind in _FEATURES)
+    named = any(options.get(kind) for kind in FEATURES)
     texts: tuple[str, ...] = ()
     dense = (*columns_of(options.get("dense")), *columns_of(options.get("date")))
     categories = columns_of(options.get("categorical"))
@@ -269,7 +271,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
                 new = _Column(name, LevelCount(name), formats.get(name), missing=missing)
                 columns.setdefault(name, new).add(batch.table)
     if not n_rows:
-        raise rejects[0].error() if rejects else DataError("the source has no rows", "check the path")
+        raise rejects[0].error() if rejects else no_rows(sources[0])
     for column in columns.values():
         column.complete()
     _find_places(sources, [column for column in columns.values() if column.odd])
@@ -318,6 +320,8 @@ def _notes(columns: Sequence[_Column]) -> Iterator[str]:
         names = ", ".join(column.name for column in columns if text in column.spelled)
         yield f"{text!r} counts as missing in {names}"
     for column in columns:
+        if column.is_object:
+            yield f"{column.name} is an object; name its fields to use them: --text {column.name}.FIELD"
         if column.odd:
             yield told(column.name, column.odd, column.n_rows, column.odd_places)
         if column.doubt:

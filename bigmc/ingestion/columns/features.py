@@ -25,6 +25,7 @@ from bigmc.ingestion.hashing.categories import (
 )
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
+from bigmc.ingestion.readers.rejects import NOT_A_NUMBER
 from bigmc.store.feature_map import FeatureMap
 from bigmc.store.shards.csr import Rows
 
@@ -33,6 +34,9 @@ Samples = Rows | NDArray[Any]
 
 Bad = dict[int, str]
 """Position of an invalid row in its batch → the reason."""
+
+_SHOWN = 40
+"""Letters of an invalid value that a reason quotes."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +244,8 @@ class FeatureSpec:
                 for position in np.flatnonzero(absent):
                     bad.setdefault(int(position), f"column {name!r} is missing")
             for position in np.flatnonzero(unreadable):
-                bad.setdefault(int(position), f"column {name!r} is not a number")
+                shown = str(column[int(position)].as_py())[:_SHOWN]
+                bad.setdefault(int(position), f"column {name!r} {NOT_A_NUMBER} {shown!r}")
             if np.abs(values).max(initial=0.0) < EXACT_INTEGERS:
                 continue  # as in nearly every batch: all are finite and exact
             for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):

@@ -127,7 +127,7 @@ def expand_sources(
 
 def _spooled_pipe(path: str, files: FileOptions, folder: Path) -> Source:
     if files.format is None and path == STDIN:
-        raise DataError("the format of standard input is unknown", f"give the format; {KNOWN_FORMATS}")
+        raise DataError("the format of standard input is unknown", f"name it with --format; {KNOWN_FORMATS}")
     known = format_of(path, files)
     disk.make_folder(folder)
     file = folder / f"rows{os.path.splitext(path)[1] if compression_of(path) else ''}"
@@ -171,7 +171,7 @@ def format_of(path: str, options: FileOptions) -> str:
         return "csv"
     if name is None:
         raise DataError(
-            f"{path}: unknown format {ending or '(no extension)'}", f"give the format; {KNOWN_FORMATS}"
+            f"{path}: unknown format {ending or '(no extension)'}", f"name it with --format; {KNOWN_FORMATS}"
         )
     if compressed and name == "parquet":
         raise DataError(

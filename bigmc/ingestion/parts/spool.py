@@ -57,6 +57,12 @@ def is_stream(item: Any) -> bool:
     return isinstance(item, pa.RecordBatchReader | Iterator) or _library_of(item) is not None
 
 
+def read_once(source: Any) -> bool:
+    """Return whether a source, or one in a list of them, is a pipe or a stream, whose rows come only once."""
+    items = source if isinstance(source, list | tuple) else [source]
+    return any(is_stream(item) or (isinstance(item, str) and is_pipe(item)) for item in items)
+
+
 def _library_of(item: Any) -> str | None:
     """Return the library whose batch interface an object has, or None."""
     if hasattr(item, "with_format") and hasattr(item, "iter"):

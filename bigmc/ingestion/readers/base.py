@@ -225,6 +225,8 @@ def check_count(part: Part, n_rows: int) -> None:
         )
 
 
+_NO_NAME = re.compile(r"\s*(-?\d+([.,]\d+)*)?\s*|.{40,}", re.DOTALL)
+"""What hardly names a column: nothing, a number, or a long text, as in a file without a header line."""
 _OTHER_DELIMITER = re.compile(r"[\t;|]")
 
 
@@ -242,11 +244,20 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
         listed = ", ".join(available[:30]) + (", …" if len(available) > 30 else "")
         near = difflib.get_close_matches(name, available, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        other = _OTHER_DELIMITER.search(available[0]) if len(available) == 1 else None
-        if other:
-            given = "tab" if other.group() == "\t" else f"'{other.group()}'"
-            hint = f"say what is between the fields: --delimiter {given}; "
+        other = other_delimiter(available)
+        if other is not None:
+            hint = f"say what is between the fields: --delimiter {other}; "
+        elif not near and any(_NO_NAME.fullmatch(column) for column in available):
+            hint = "if there is no header line, name all columns with --columns; "
         raise DataError(f"{path}: no column {name!r}", f"{hint}the columns are: {listed}")
+
+
+def other_delimiter(columns: Sequence[str]) -> str | None:
+    """Return what seems to separate the names in a header that was read as one name, as an option's value."""
+    found = _OTHER_DELIMITER.search(columns[0]) if len(columns) == 1 else None
+    if found is None:
+        return None
+    return "tab" if found.group() == "\t" else f"'{found.group()}'"
 
 
 def keep_rows(batch: Any, keep: NDArray[np.bool_]) -> Any:

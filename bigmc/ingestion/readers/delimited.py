@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Part, ReadHints, check_columns
+from bigmc.ingestion.readers.base import Part, ReadHints, check_columns, other_delimiter
 from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, Span, chunks
 from bigmc.ingestion.readers.rejects import NOT_UTF8
 from bigmc.ingestion.readers.text import Beginning, Parsed, TextFormat
@@ -159,10 +159,12 @@ class _Grammar:
         """Return the requested columns of good records, and records with too few or too many fields."""
         ragged: dict[int, str] = {}
         says = "the header has" if self.has_header else "--columns names"
+        other = other_delimiter(self.names)
+        hint = "" if other is None else f" (its fields seem to need --delimiter {other})"
 
         def set_aside(row: Any) -> str:
             fields = "field" if row.actual_columns == 1 else "fields"
-            ragged[row.number - 1] = f"{row.actual_columns} {fields}, {says} {row.expected_columns}"
+            ragged[row.number - 1] = f"{row.actual_columns} {fields}, {says} {row.expected_columns}{hint}"
             return "skip"
 
         data: Any = text

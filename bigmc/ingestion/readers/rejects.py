@@ -16,6 +16,9 @@ RAW_LIMIT = 1000
 NOT_UTF8 = "is not valid UTF-8"
 """End of the reason if a text has another encoding."""
 
+NOT_A_NUMBER = "is not a number:"
+"""Part of the reason if a text in a column of numbers is none; the text follows."""
+
 REJECT_SCHEMA = pa.schema(
     [
         ("row_id", pa.int64()),
@@ -61,6 +64,8 @@ class Reject:
         cure = "fix the row, or set bad rows aside with --on-bad-row quarantine"
         if self.reason.endswith(NOT_UTF8):
             cure = f"name the encoding of the file, such as --encoding latin-1, or {cure}"
+        if NOT_A_NUMBER in self.reason:
+            cure = f"{cure}; bigmc ingest --value-format 'price=1.234,5' says how a column is written"
         return DataError(f"{place}: {self.reason}", cure)
 
 

@@ -122,7 +122,8 @@ def _telling(address: str) -> Iterator[None]:
     except DataError:
         raise
     except FileNotFoundError as error:
-        raise DataError(f"{address}: no such file", "check the address") from error
+        # of http, a server that does not answer too
+        raise DataError(f"{address}: no such file, or no answer", "check address and network") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise DataError(

@@ -105,6 +105,11 @@ class Source:
         return digest.hexdigest()
 
 
+def no_rows(source: Source) -> DataError:
+    """Return the error for sources without a row, which names the first of them."""
+    return DataError(f"{source.path}: no rows", "give files with at least one row below the header")
+
+
 @dataclass(frozen=True)
 class FileStatus:
     """What tells whether a file is the same as before.

@@ -125,18 +125,18 @@ def _acquire(held: FileLock, folder: Path) -> None:
 
 
 @contextmanager
-def exclusive(lock: Path, if_busy: IfBusy = IfBusy.REFUSE) -> Iterator[None]:
+def exclusive(lock: Path, if_busy: IfBusy = IfBusy.REFUSE, *, target: Path | None = None) -> Iterator[None]:
     """Hold a lock file, created if missing; the system releases it when the process dies, however it dies.
 
+    `target` is what the holder writes, for the error; by default the folder with that of the lock.
     `BusyError` if another process, or another thread of this one, holds it, and waiting is not requested.
     """
     held = FileLock(lock, timeout=-1 if if_busy is IfBusy.WAIT else 0)
     try:
         _acquire(held, lock.parent)
     except Timeout:
-        raise BusyError(
-            f"another process is writing {lock.parent.parent} (lock {lock})", "wait for it to end"
-        ) from None
+        written = lock.parent.parent if target is None else target
+        raise BusyError(f"another process is writing {written} (lock {lock})", "wait for it to end") from None
     try:
         yield
     finally:
