@@ -255,6 +255,12 @@ class Dataset:
                 self._sample_weights = row_column(self.shards, self.base, SAMPLE_WEIGHT, np.float64)
         return self._sample_weights
 
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the sample weights; without weights the number of samples."""
+        weights = self.sample_weights()
+        return float(self.n_samples if weights is None else weights.sum())
+
     def row_ids(self) -> NDArray[np.int64]:
         """Return the id of every sample."""
         return row_column(self.shards, self.base, "row_id", np.int64)

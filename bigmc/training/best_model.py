@@ -8,7 +8,6 @@ from bigmc.errors import DataError
 from bigmc.learners import learner_of
 from bigmc.learners.sparse import SparseLearner
 from bigmc.model import Model
-from bigmc.options.learners import SparseOptions
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import DualDescent, check_memory
 from bigmc.store.dataset import Dataset
@@ -66,9 +65,7 @@ def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
     if in_memory <= limits.memory:
         return
     candidate = first_candidate(samples)
-    own = samples.sample_weights()
-    total = float(samples.n_samples if own is None else own.sum())
-    learner = SparseLearner(SparseOptions(**candidate.options(total)))
+    learner = SparseLearner(candidate.options(samples.weight_sum))
     rows, context = weighted(samples, candidate), RunContext(ThreadEngine())
     try:
         check_memory(learner.solver_run(rows, None, limits.memory, context))

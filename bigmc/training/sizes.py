@@ -194,7 +194,7 @@ def train_with_size(
     assert candidate is not None
     assert size is not None
     dataset = winner.samples(dataset)
-    ridge = _ridge_of(dataset, candidate)
+    ridge = candidate.ridge / dataset.weight_sum
     duals = descend_all(dataset, candidate, engine, start, ends)
     whole = None
     n = size.count(len(duals.features), winner.max_features)
@@ -222,7 +222,7 @@ def train_with_size(
         n_features=dataset.n_features,
         weighting=dataset.weighting,
         feature_spec=dataset.features,
-        params=learner_of(SparseOptions(**candidate.options(_total(dataset)))).recorded(),
+        params=learner_of(candidate.options(dataset.weight_sum)).recorded(),
         features=features,
         coef=coef,
         intercept=intercept,
@@ -237,25 +237,11 @@ def train_with_size(
 
 
 def descend_all(
-    dataset: Dataset,
-    candidate: Candidate,
-    engine: Engine,
-    start: Duals | None = None,
-    ends: float = math.inf,
+    dataset: Dataset, candidate: Candidate, engine: Engine, start: Duals | None = None, ends: float = math.inf
 ) -> DualDescent:
     """Return the ridge model of all features, of weighted rows; arguments as of `train_with_size`."""
-    ridge = _ridge_of(dataset, candidate)
+    ridge = candidate.ridge / dataset.weight_sum
     return _descended(dataset, dataset.sample_weights(), ridge, engine, start=start, ends=ends)
-
-
-def _ridge_of(dataset: Dataset, candidate: Candidate) -> float:
-    return candidate.ridge / _total(dataset)
-
-
-def _total(dataset: Dataset) -> float:
-    """Return the sum of the weights of the samples."""
-    weights = dataset.sample_weights()
-    return float(dataset.n_samples if weights is None else weights.sum())
 
 
 def by_norm(duals: DualDescent) -> NDArray[np.int64]:

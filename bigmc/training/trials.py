@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.model.calibration import Calibration
 from bigmc.model.fit_calibration import fit_shares, fit_sigmoid
+from bigmc.options.learners import SparseOptions
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.label_sets import pairs_of
 from bigmc.store.weighting import Weighting
@@ -73,16 +74,16 @@ class Candidate:
         """Whether dual coordinate descent solves it, which makes warm starts unnecessary."""
         return self.loss == HINGE and self.alpha == 0.0
 
-    def options(self, weight_sum: float, max_passes: int = MOST_PASSES) -> Mapping[str, Any]:
-        """Return the parameters of the learner for samples of this total weight."""
-        return {
-            "alpha": self.alpha / weight_sum,
-            "ridge": self.ridge / weight_sum,
-            "loss": self.loss,
-            "fit_intercept": True,
-            "tol": 0.1,
-            "max_passes": max_passes,
-        }
+    def options(self, weight_sum: float, max_passes: int = MOST_PASSES) -> SparseOptions:
+        """Return the options of the learner for samples of this total weight."""
+        return SparseOptions(
+            alpha=self.alpha / weight_sum,
+            ridge=self.ridge / weight_sum,
+            loss=self.loss,
+            fit_intercept=True,
+            tol=0.1,
+            max_passes=max_passes,
+        )
 
     def __str__(self) -> str:
         parts = [self.weighting or "as stored", self.loss, f"ridge {self.ridge:.3g}/n"]

@@ -331,7 +331,7 @@ class Validation:
 
     def _linear(self, candidate: Candidate) -> tuple[SparseOptions, Weighting]:
         """Return what trains a candidate, and how it weights the samples."""
-        options = SparseOptions(**candidate.options(float(self._folds[0].weights.sum()), TRIAL_PASSES))
+        options = candidate.options(float(self._folds[0].weights.sum()), TRIAL_PASSES)
         return options, weighted(self.sample, candidate).weighting
 
     def _scored(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bigmc.model import Model
 from bigmc.model.calibration import Calibration
-from bigmc.options.learners import BoostOptions, LearnerOptions, SparseOptions
+from bigmc.options.learners import BoostOptions, LearnerOptions
 from bigmc.store.dataset import Dataset
 from bigmc.training.label_thresholds import Threshold, Thresholds
 from bigmc.training.trials import Candidate, Size, Trial, weighted
@@ -105,6 +105,4 @@ class Winner:
         if self.candidate is None:
             assert self.boosting is not None
             return self.boosting
-        weights = samples.sample_weights()
-        total = float(samples.n_samples if weights is None else weights.sum())
-        return SparseOptions(**self.candidate.options(total))
+        return self.candidate.options(samples.weight_sum)

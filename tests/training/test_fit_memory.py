@@ -74,5 +74,5 @@ def test_a_training_on_all_rows_may_read_a_shard_once_for_each_of_its_parts():
     """Sixteen parts are the most; with fewer passes such data are refused after their ingest."""
     rows = Dataset.from_arrays(np.ones((32, 3)), np.arange(32) % 2)
     plan = BlockPlan([RowBlock([0], 2 * k, 2 * k + 2) for k in range(16)], np.arange(3))
-    passes = Candidate(None).options(32.0)["max_passes"]
+    passes = Candidate(None).options(32.0).max_passes
     assert plan.first_reads(rows) + 1 <= passes
