@@ -231,17 +231,19 @@ class Validation:
         return Duals(self._folds[0].ridges.duals(candidate), self._positions)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
-        """Return what fewer features of a candidate that dual coordinates solve reach, all first.
-
-        The rows of the first fold judge.
-        """
-        fold = self._folds[0]
-        start = Duals(fold.ridges.duals(candidate))
+        """Return what fewer features of a candidate that dual coordinates solve reach, all first."""
+        starts = [Duals(fold.ridges.duals(candidate)) for fold in self._folds]
         for each in self._folds:
             each.ridges.release()
-        truth = self._truth.of_rows(fold.places) if self.cross_validates else self._truth
-        rows = HeldOutRows(weighted(self.sample, candidate), fold.weights, fold.places, truth)
-        return size_curve(rows, candidate, self._limits.max_features, self._engine, start)
+        samples = weighted(self.sample, candidate)
+        folds = [
+            HeldOutRows(samples, fold.weights, fold.places, start)
+            for fold, start in zip(self._folds, starts, strict=True)
+        ]
+        most = self._limits.max_features
+        return size_curve(
+            folds, lambda scores: self.verdict(self._in_order(scores)), candidate, most, self._engine
+        )
 
     def attempt(self, candidate: Candidate) -> Trial:
         """Train on the rows of the sample that are not held out, and judge on the others."""
