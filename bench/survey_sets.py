@@ -192,8 +192,6 @@ OF_R = {
 
 TEXTS = {
     "fortunes-it": "fortunes-it",
-    "fortunes-es": "fortunes-es",
-    "fortunes-fr": "fortunes-fr",
     "manuals-pl": "manpages-pl",
     "manuals-de": "manpages-de",
 }
@@ -221,4 +219,4 @@ NEW: dict[str, Table | str] = {
     **{name: Table("made", name, "label") for name in MADE},
     **TEXTS,
 }
-"""All of these, in the order in which they were added."""
+"""All of these; their half is that of `half_of`."""

@@ -31,7 +31,7 @@ def s3_server() -> Iterator[str]:
         with lock:
             return moto(environ, start_response)
 
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=MotoRequestHandler)
+    server = make_server("127.0.0.1", 0, application, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

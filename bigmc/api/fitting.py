@@ -89,7 +89,7 @@ def fit(
         ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
         ``seconds`` and ``peak_memory_bytes``.
     """
-    from bigmc.engine.processes import prepare_process, prompt_release, tidy
+    from bigmc.engine.processes import prepare_process, prompt_release
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
@@ -98,7 +98,7 @@ def fit(
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
-    from bigmc.training.validation import Limits
+    from bigmc.training.validation import Limits, tidy_after
     from bigmc.training.winner import Splits
 
     started = time.monotonic()
@@ -120,7 +120,7 @@ def fit(
             resources = Resources(workers, limit, progress)
             data, kinds = _raw_data(source, target, dataset, given_options(options), resources)
             forget_tables()  # training hashes nothing
-            tidy()
+            tidy_after(data)
             refit = options.get("split") is None
         seconds = math.inf if time_limit is None else max(time_limit - (time.monotonic() - started), 0.0)
         thresholds = Thresholds(label_thresholds)

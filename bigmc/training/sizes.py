@@ -9,7 +9,7 @@ features share one idf, for the norm of a row, since storing each would make the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from bigmc.options.learners import SparseOptions
 from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.training.ridges import TOL
-from bigmc.training.trials import Candidate, Size, Truth, Verdict
+from bigmc.training.trials import Candidate, Size, Verdict
 from bigmc.training.winner import Winner
 
 STEP = 10**0.5
@@ -53,14 +53,18 @@ class HeldOutRows(NamedTuple):
         0 for the rows held out.
     places : int64 array
         Positions of the held-out rows.
-    truth : Truth
-        Their labels.
+    start : Duals or None
+        Start of the model of all features.
     """
 
     samples: Dataset
     weights: NDArray[np.float64]
     places: NDArray[np.int64]
-    truth: Truth
+    start: Duals | None = None
+
+
+Judge = Callable[[Sequence[NDArray[np.float64]]], Verdict]
+"""Function from the scores of the held-out rows of each fold to the verdict on all of them."""
 
 
 class DualsAfter(Enum):
@@ -97,36 +101,59 @@ class Duals:
 
 
 def size_curve(
-    rows: HeldOutRows, candidate: Candidate, most: int | None, engine: Engine, start: Duals | None = None
+    folds: Sequence[HeldOutRows], judge: Judge, candidate: Candidate, most: int | None, engine: Engine
 ) -> tuple[Size, ...]:
     """Return the quality of models with fewer and fewer features, starting with all.
 
     Parameters
     ----------
-    rows : HeldOutRows
+    folds : sequence of HeldOutRows
+        Each has models of its own; all their held-out rows together judge.
+    judge : callable
     candidate : Candidate
         A candidate with a ridge only.
     most : int or None
         Maximum number of features: larger numbers are skipped, and this one is tried.
     engine : Engine
-    start : Duals, optional
-        Start of the first model; each other model starts from the one before.
     """
-    ridge = candidate.ridge / float(rows.weights.sum())
-    whole = _descended(rows.samples, rows.weights, ridge, engine, start=start)
-    n_used = len(whole.features)
-    ordered, start = by_norm(whole), Duals(whole.duals())
-    sizes = [Size.of(n_used, n_used, _verdict(whole, rows))]
-    del whole  # free the memory before allocating the next
+    shrinking = [_Shrinking(rows, candidate, engine) for rows in folds]
+    n_used = shrinking[0].n_used
+    sizes = [Size.of(n_used, n_used, judge([fold.whole_scores() for fold in shrinking]))]
     for n in _numbers(n_used, most):
         if sizes[-1].quality < sizes[0].quality - HOPELESS and len(sizes) > 1:
             break
-        features = np.sort(ordered[:n])
-        samples = with_shared_scale(rows.samples, features)
-        smaller = _descended(samples, rows.weights, ridge, engine, features, start)
-        start = Duals(smaller.duals())
-        sizes.append(Size.of(n, n_used, _verdict(smaller, rows)))
+        sizes.append(Size.of(n, n_used, judge([fold.scores(n) for fold in shrinking])))
     return tuple(sizes)
+
+
+class _Shrinking:
+    """Models of one fold with fewer and fewer features; each starts from the one before."""
+
+    def __init__(self, rows: HeldOutRows, candidate: Candidate, engine: Engine) -> None:
+        self._rows, self._engine = rows, engine
+        self._ridge = candidate.ridge / float(rows.weights.sum())
+        whole = _descended(rows.samples, rows.weights, self._ridge, engine, start=rows.start)
+        self._ordered, self._start = by_norm(whole), Duals(whole.duals())
+        self._scores: NDArray[np.float64] | None = _rounded_scores(whole, rows)
+
+    @property
+    def n_used(self) -> int:
+        """Features that occur."""
+        return len(self._ordered)
+
+    def whole_scores(self) -> NDArray[np.float64]:
+        """Return the scores of the model of all features; they are forgotten afterwards."""
+        scores, self._scores = self._scores, None
+        assert scores is not None
+        return scores
+
+    def scores(self, n_features: int) -> NDArray[np.float64]:
+        """Return the scores of the model of so many features, fewer than before."""
+        rows, features = self._rows, np.sort(self._ordered[:n_features])
+        samples = with_shared_scale(rows.samples, features)
+        smaller = _descended(samples, rows.weights, self._ridge, self._engine, features, self._start)
+        self._start = Duals(smaller.duals())
+        return _rounded_scores(smaller, rows)
 
 
 def _numbers(n_used: int, most: int | None) -> list[int]:
@@ -280,10 +307,10 @@ def _descended(
     return duals
 
 
-def _verdict(duals: DualDescent, rows: HeldOutRows) -> Verdict:
-    """Judge rounded weights."""
+def _rounded_scores(duals: DualDescent, rows: HeldOutRows) -> NDArray[np.float64]:
+    """Round the weights, and return the scores of the held-out rows."""
     _round(duals)
-    return rows.truth.judge(duals.scores(rows.places))
+    return duals.scores(rows.places)
 
 
 def _round(duals: DualDescent) -> NDArray[np.float32]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine, Resources
+from bigmc.engine.processes import tidy
 from bigmc.errors import DataError
 from bigmc.learners import learner_of
 from bigmc.model import Model
@@ -101,6 +102,17 @@ class Limits(NamedTuple):
         return n_rows <= (by_default if self.few_rows is None else self.few_rows)
 
 
+def engine_for(dataset: Dataset, engine: Engine) -> Engine:
+    """Return the engine to train with: threads that take turns at small parts cost more than they bring."""
+    return engine.at_most(1) if dataset.nnz <= FEW_VALUES and engine.shares_memory else engine
+
+
+def tidy_after(dataset: Dataset) -> None:
+    """Free what a step left, unless it is too little to be worth .07 s for a pass over all objects."""
+    if dataset.nnz > FEW_VALUES:
+        tidy()
+
+
 def first_candidate(dataset: Dataset) -> Candidate:
     """Return the first candidate: a ridge only, with tf-idf on texts, scaled columns on tables."""
     choices = weightings_of(dataset)
@@ -141,9 +153,7 @@ class Validation:
             share *= SMALLER
             del self.sample  # before another takes its place
             self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
-        # Threads that take turns at small parts cost more than they bring.
-        few = self.sample.nnz <= FEW_VALUES and engine.shares_memory
-        self._engine = engine = engine.at_most(1) if few else engine
+        self._engine = engine = engine_for(self.sample, engine)
         n, rows = self.sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._held_out = min(HELD_OUT, max(rows, 1) / n)
         valid, places = self._draw_valid()
@@ -221,17 +231,19 @@ class Validation:
         return Duals(self._folds[0].ridges.duals(candidate), self._positions)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
-        """Return what fewer features of a candidate that dual coordinates solve reach, all first.
-
-        The rows of the first fold judge.
-        """
-        fold = self._folds[0]
-        start = Duals(fold.ridges.duals(candidate))
+        """Return what fewer features of a candidate that dual coordinates solve reach, all first."""
+        starts = [Duals(fold.ridges.duals(candidate)) for fold in self._folds]
         for each in self._folds:
             each.ridges.release()
-        truth = self._truth.of_rows(fold.places) if self.cross_validates else self._truth
-        rows = HeldOutRows(weighted(self.sample, candidate), fold.weights, fold.places, truth)
-        return size_curve(rows, candidate, self._limits.max_features, self._engine, start)
+        samples = weighted(self.sample, candidate)
+        folds = [
+            HeldOutRows(samples, fold.weights, fold.places, start)
+            for fold, start in zip(self._folds, starts, strict=True)
+        ]
+        most = self._limits.max_features
+        return size_curve(
+            folds, lambda scores: self.verdict(self._in_order(scores)), candidate, most, self._engine
+        )
 
     def attempt(self, candidate: Candidate) -> Trial:
         """Train on the rows of the sample that are not held out, and judge on the others."""

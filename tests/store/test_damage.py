@@ -270,3 +270,15 @@ def test_a_damaged_checkpoint_is_named_with_its_cure(harm, tmp_path):
             np.save(file, np.array([{}], dtype=object))
     with pytest.raises(StoreError, match=r"checkpoint\.npz is damaged.*; delete it to start over"):
         checkpoint.load()
+
+
+def test_a_sparing_checkpoint_skips_states_that_follow_at_once(tmp_path, monkeypatch):
+    """Saving takes one second of this clock: the next state is saved 50 seconds later at the earliest."""
+    clock = iter([0.0, 1.0, 2.0, 50.9, 51.0, 52.0])
+    monkeypatch.setattr("bigmc.store.files.checkpoint.time.monotonic", lambda: next(clock))
+    checkpoint = FileCheckpoint(tmp_path, sparing=True)
+    kept = []
+    for number in range(4):
+        checkpoint.save({"number": number}, {})
+        kept.append(FileCheckpoint(tmp_path).load()[0]["number"])
+    assert kept == [0, 0, 0, 3]

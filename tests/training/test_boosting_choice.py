@@ -97,13 +97,18 @@ def test_a_run_killed_between_two_trials_makes_the_same_choice(tmp_path, monkeyp
     )
 
 
-def test_boosting_that_a_linear_model_outdoes_is_not_boosted_further(tmp_path):
-    """A plane in eight dimensions without noise: trees need hundreds of rounds, a linear model none."""
-    X = np.random.default_rng(6).normal(size=(500, 8))
-    search, data = searched(X, (X.sum(axis=1) > 0).astype(int))
+@pytest.mark.parametrize(("noise", "n_columns", "n_rounds"), [(0.2, 6, ROUNDS[-1]), (0.0, 8, ROUNDS[1])])
+def test_boosting_that_a_linear_model_outdoes_is_not_boosted_further(tmp_path, noise, n_columns, n_rounds):
+    """A plane in many dimensions: trees need hundreds of rounds, a linear model none. Without noise, trees
+    err so much more after the first rounds that no others are tried."""
+    generator = np.random.default_rng(6)
+    X = generator.normal(size=(500, n_columns))
+    y = (X.sum(axis=1) + noise * generator.normal(size=500) > 0).astype(int)
+    search, data = searched(X, y)
     found = choose_boosting(search, data, tmp_path)
-    assert found.n_rounds == ROUNDS[-1]
+    assert found.n_rounds == n_rounds
     assert not list(tmp_path.glob("*-50*"))
+    assert (n_rounds == ROUNDS[1]) == (len(list(tmp_path.glob("boosting-*"))) == 1)
     assert search.trial_of(search.first).log_loss < 0.5 * found.trial.log_loss
 
 

@@ -275,3 +275,19 @@ def test_every_fold_of_few_rows_leaves_both_classes(seed):
     for fold in folds:
         assert set(data.labels()[fold.learns > 0]) == {0, 1}
         assert not fold.learns[fold.places].any()
+
+
+def test_a_penalty_is_strong_where_a_few_of_many_columns_matter():
+    """Five of 200 columns matter: the truth is known, and a model of all columns errs more."""
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(1_300, 200))
+    y = (X[:, :5].sum(axis=1) + rng.normal(size=1_300) > 0).astype(int)
+    data = Dataset.from_arrays(X[:300], y[:300])
+    course = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
+    best = course.best.candidate
+    assert best.alpha >= 3.0
+    scores = []
+    for candidate in (best, replace(best, alpha=0.0)):
+        model = bigmc.SparseClassifier(**candidate.options(300))
+        scores.append(model.fit(X[:300], y[:300]).score(X[300:], y[300:]))
+    assert scores[0] > scores[1] + 0.02

@@ -20,6 +20,7 @@ from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 from bigmc.training.fit import Fit
+from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, DualsAfter, by_norm, smallest_good, train_with_size, with_shared_scale
 from bigmc.training.trials import Candidate, Size
 from bigmc.training.validation import Limits
@@ -187,3 +188,22 @@ def test_features_that_cannot_be_chosen_are_refused(tmp_path):
     limits = Limits(DualDescent.memory(data) - 1, max_features=9)
     with pytest.raises(MemoryLimitError, match="choosing features"):
         Fit(data, tmp_path / "n", Splits("train", "test", True), limits, ThreadEngine(1)).run()
+
+
+def test_cross_validated_sizes_are_judged_and_calibrated_on_all_rows():
+    """The first size has all features: it is the best candidate again, whose weights are rounded."""
+    rng = np.random.default_rng(8)
+    labels = rng.integers(0, 3, 400)
+    X = scipy.sparse.csr_array((rng.random((400, 1_500)) < 0.01) * rng.random((400, 1_500)))
+    X = scipy.sparse.csr_array(
+        X + scipy.sparse.csr_array((np.ones(400), (np.arange(400), 10 * labels)), shape=X.shape)
+    )
+    search = Search(Dataset.from_arrays(X, labels), ThreadEngine(1), Limits(1 << 30))
+    assert search.validation.n_held_out == 400
+    whole = search.trial_of(search.first)
+    first, *smaller = search.sizes(search.first)
+    assert abs(first.quality - whole.quality) <= 2 / 400
+    assert first.log_loss == pytest.approx(whole.log_loss, rel=0.05)
+    for size in smaller:
+        assert size.quality * 400 == pytest.approx(round(size.quality * 400), abs=1e-9)
+    assert len({size.calibration for size in (first, *smaller)}) == 1 + len(smaller) > 1
