@@ -29,9 +29,11 @@ _HELD_SHARE = 0.75
 _RARE_SHARE = 0.6
 #: Candidates, samples of a chunk and bytes of one with fewer of which rounds over chunks come to nothing.
 _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
-#: Bytes of a worker that writes columns while it reads a shard, and gradients that are kept then, in units of
-#: the candidates.
-_WRITER_BYTES, _KNOWN = 3 << 20, 1.5
+#: Bytes of a worker that writes columns while it reads a shard, and share of the gradients that it may cost.
+_WRITER_BYTES, _WRITER_SHARE = 3 << 20, 0.5
+#: Bytes of a candidate in a pass for every class, its gradient and weights; and candidates for each gradient
+#: of another feature, at most.
+_IN_PASS, _CANDIDATES_PER_GRADIENT = 8, 4
 #: Entries and norms of a feature, and what is made of them between passes.
 _FEATURE_BYTES = 10
 #: Numbers that are kept of a gradient beside it and its curvature: number of the feature, norms, distance.
@@ -120,13 +122,17 @@ class ChunkPlan:
         return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
 
     def writer_bytes(self, held: int, n_candidates: int) -> int:
-        """Return what it takes to write more columns during a pass; 0 if there is no memory for that.
-
-        Beside it the gradients of the candidates must fit, and those of some others.
-        """
-        needed = _WRITER_BYTES * self.most_workers
-        fits = _KNOWN * n_candidates <= self.most_gradients(held + needed)
+        """Return what it takes to write more columns during a pass; 0 if there is no memory for that."""
+        own, needed = held + self._in_pass(n_candidates), _WRITER_BYTES * self.most_workers
+        fits = self.most_gradients(own + needed) >= _WRITER_SHARE * self.most_gradients(own) > 0
         return needed if n_candidates and fits else 0
+
+    def beside_workers(self, held: int, n_candidates: int) -> int:
+        """Return what a pass has in memory beside its workers and gradients of other features."""
+        return held + self._in_pass(n_candidates) + self.writer_bytes(held, n_candidates)
+
+    def _in_pass(self, n_candidates: int) -> int:
+        return _IN_PASS * self.width * n_candidates
 
     def most_held(self, n_features: int, n_chunks: int) -> int:
         """Return how many bytes of compressed columns of so many candidates may stay in memory.
@@ -250,7 +256,8 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     )
     # offsets of columns take half of a chunk at most: the rest is for entries
     offsets = plan.chunk_bytes // (2 * plan.feature_bytes)
-    most_candidates = min(plan.most_candidates, plan.most_gradients(0), offsets)
+    in_pass = _IN_PASS * size.width + gradient_bytes(n_kept, 1) // _CANDIDATES_PER_GRADIENT
+    most_candidates = min(plan.most_candidates, (free - worker) // in_pass, offsets)
     if most_candidates < wanted or int(_CHUNK_SHARE * free) < chunk_bytes:
         least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
         least.check("training the sparse learner")
