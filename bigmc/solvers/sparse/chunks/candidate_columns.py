@@ -21,6 +21,9 @@ from bigmc.solvers.sparse.state import State
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
+#: Others have no room where candidates are more than the first share of those that memory has space for, and
+#: they have where these are less than the second.
+_FULL, _ROOMY = 0.8, 0.65
 #: Layers of the columns; one more, and they are written anew without those no longer wanted.
 _MOST_LAYERS = 8
 #: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
@@ -29,6 +32,8 @@ _LIKELY = 0.7
 _FIRST_SHARE = 0.75
 #: Violation, in units of the tolerance and of alpha, that features which are no candidates may have.
 _MISSING = 0.5
+#: Violation of such features together, in units of that of those just written, up to which they can wait.
+_CAN_WAIT = 0.5
 #: Bytes of a compressed entry, about.
 _COMPRESSED = 1.5
 #: Readings of the columns that are still to come, about.
@@ -137,6 +142,11 @@ class CandidateColumns:
             return False
         return self._plan.writer_bytes(*self._spill.size) > 0
 
+    def _has_room(self, share: float, held: int, n_candidates: int) -> bool:
+        """Return whether a pass may write others, and candidates are at most this share of what fits."""
+        few = n_candidates <= share * self._plan.most_candidates
+        return few and self._plan.writer_bytes(held, n_candidates) > 0
+
     def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return further candidates, increasing, by the norms of all gradients or estimates of them.
 
@@ -162,7 +172,7 @@ class CandidateColumns:
         """Return the candidates that the columns should be written anew for, or None if that does not pay.
 
         Once rounds have begun many of the first ones are of no use. Without them more of the others, or all,
-        stay in memory, and chunks are fewer.
+        stay in memory, chunks are fewer, and passes may write new ones where there was no room for them.
         """
         if self._spill is None or state.anchor is None or not state.layers:
             return None
@@ -177,10 +187,13 @@ class CandidateColumns:
             return kept  # sweeps may go on
         if not len(kept) or n_chunks > state.n_chunks:
             return None
-        cost = in_file + left
+        cost, pass_bytes = in_file + left, self._task.dataset.nnz * (2 + self._task.dataset.dtype.itemsize)
         if self.complete(state):  # passes will need the shards
-            dataset = self._task.dataset
-            cost += _PASSES * max(0, dataset.nnz * (2 + dataset.dtype.itemsize) - in_file)
+            cost += _PASSES * max(0, pass_bytes - in_file)
+        elif not self._has_room(_FULL, in_memory, len(features)) and self._has_room(
+            _ROOMY, most_held, len(kept)
+        ):
+            cost -= pass_bytes  # which the columns would be written by otherwise
         return kept if _READINGS * (in_file - left) > cost else None
 
     def rare_groups(self, state: State) -> int:
@@ -211,11 +224,17 @@ class CandidateColumns:
             return np.flatnonzero(certified.sums.norms > np.float32(_CANDIDATE * self._task.alpha))
         return np.union1d(certified.chosen, certified.measured.doubted)
 
-    def missing(self, state: State, features: NDArray[np.int64]) -> bool:
-        """Return whether some of these features violate optimality and are no candidates."""
+    def missing(self, state: State, features: NDArray[np.int64], written: NDArray[np.int64]) -> bool:
+        """Return whether too many of these features violate optimality and are no candidates.
+
+        The next pass may write them on its way: they can wait where those `written` by the last one, which
+        are among the candidates, violate more.
+        """
         assert state.norms is not None
-        violating = features[state.norms[features] > (1.0 + _MISSING * self._task.tol) * self._task.alpha]
-        return len(np.setdiff1d(violating, joined(state))) > 0
+        excess = state.norms - np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
+        np.maximum(excess, 0.0, out=excess)
+        left = float(excess[np.setdiff1d(features, joined(state))].sum())
+        return left > _CAN_WAIT * float(excess[written].sum())
 
     def known_features(self, state: State) -> NDArray[np.int64]:
         """Return the features whose gradients the next pass keeps, in increasing order.

@@ -237,14 +237,14 @@ class ChunkRounds:
                 state.layers = [*state.layers, certified.written]
             # what was written on the way is named by estimates, or did not fit: the rest decides the bound
             known = self._columns.known_after(certified)
-            if self._columns.missing(state, known) or (further is None and not self._columns.complete(state)):
+            missing = self._columns.missing(state, known, certified.written)
+            if missing or (further is None and not self._columns.complete(state)):
                 state.layers = self._columns.choose(state, np.union1d(known, before))
                 self._write()
-            known = np.union1d(before, certified.chosen)
-            rewritten = norms is Norms.ROUGH or self._columns.spill is not spill
-            if rewritten or not np.isin(joined(state), known).all():
+            new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
+            if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
                 self._evaluate()
-            elif len(joined(state)) > len(before):
+            elif len(new):
                 state.anchor = extended(task, spill, state.anchor, before, certified)
                 self._count_spill()
             state.rounds, state.gain = 1, math.inf
