@@ -170,3 +170,36 @@ def test_the_most_wanted_features_are_those_that_sorting_puts_first(n):
     order = np.lexsort((np.arange(60), -ranks))
     expected = np.sort(order[ranks[order] >= 0][:n])
     np.testing.assert_array_equal(most_wanted(ranks.copy, n), expected)
+
+
+def test_what_is_missing_waits_where_what_was_just_written_violates_more():
+    dataset = noisy()
+    columns, alpha = CandidateColumns(task_of(dataset), PLAN), task_of(dataset).alpha
+    state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
+    state.layers, written = [np.arange(10), np.array([40, 41])], np.array([40, 41])
+    state.norms = np.zeros(dataset.n_features, np.float32)
+    known = np.arange(30)
+    assert not columns.missing(state, known, written)  # nothing is
+    state.norms[5] = 9 * alpha  # a candidate
+    state.norms[[200, 300]] = 5 * alpha  # bounds, not gradients
+    assert not columns.missing(state, known, written)
+    state.norms[[20, 21]] = 1.25 * alpha
+    assert columns.missing(state, known, written)
+    state.norms[[40, 41]] = 1.45 * alpha
+    assert columns.missing(state, known, written)
+    state.norms[[40, 41]] = 1.55 * alpha
+    assert not columns.missing(state, known, written)
+
+
+def test_candidates_make_room_for_others_where_there_is_none():
+    """Without them a pass writes what is missing on its way, else it takes a read more."""
+    dataset, alpha = noisy(), 0.1
+    best = solve(dataset, alpha=alpha, tol=1e-6, memory_limit=1 << 30).certificate
+    n_layers = {}
+    for most in (40, 400):
+        state, certificate = run(dataset, replace(ROOMY, most_candidates=most), alpha=alpha)
+        assert certificate.gap <= 1e-3
+        assert certificate.lower <= best.upper * (1 + 1e-9)
+        assert best.lower <= certificate.upper * (1 + 1e-9)
+        n_layers[most] = sum(map(len, state.layers))
+    assert len(state.coef.features) <= n_layers[40] <= 40

@@ -21,6 +21,9 @@ from bigmc.solvers.sparse.state import State
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
+#: Others have no room where candidates are more than the first share of those that memory has space for, and
+#: they have where these are less than the second.
+_FULL, _ROOMY = 0.8, 0.65
 #: Layers of the columns; one more, and they are written anew without those no longer wanted.
 _MOST_LAYERS = 8
 #: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
@@ -29,6 +32,8 @@ _LIKELY = 0.7
 _FIRST_SHARE = 0.75
 #: Violation, in units of the tolerance and of alpha, that features which are no candidates may have.
 _MISSING = 0.5
+#: Violation of such features together, in units of that of those just written, up to which they can wait.
+_CAN_WAIT = 0.5
 #: Bytes of a compressed entry, about.
 _COMPRESSED = 1.5
 #: Readings of the columns that are still to come, about.
@@ -38,8 +43,6 @@ _PASSES = 2
 #: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
 #: and all but one of them together this share of a pass.
 _RARE_GROUPS, _RARE_READS = 3, 0.3
-#: Features of the layers keep their gradients in every pass while they are at most this share of all that do.
-_KEPT = 0.7
 
 
 class More(NamedTuple):
@@ -82,7 +85,7 @@ class CandidateColumns:
 
     def complete(self, state: State) -> bool:
         """Return whether all features that occur are candidates of sweeps: passes need no shards then."""
-        everything = np.count_nonzero(self._used[_joined(state)]) == np.count_nonzero(self._used)
+        everything = np.count_nonzero(self._used[joined(state)]) == np.count_nonzero(self._used)
         return everything and not self.by_rows(state)
 
     def by_rows(self, state: State) -> bool:
@@ -116,9 +119,9 @@ class CandidateColumns:
         if np.count_nonzero(wanted) > most:
             wanted[np.lexsort((-norms, -rank))[first:]] = False
         candidates = features[wanted]
-        new = np.setdiff1d(candidates, _joined(state))
+        new = np.setdiff1d(candidates, joined(state))
         full = sum(map(len, state.layers)) + len(new) > most
-        if full or len(state.layers) >= _MOST_LAYERS or not self._keeps_layers(state):
+        if full or len(state.layers) >= _MOST_LAYERS:
             return [candidates]
         return [*state.layers, new] if len(new) else state.layers
 
@@ -137,20 +140,25 @@ class CandidateColumns:
         """Return whether a pass may write a further layer."""
         if self._spill is None or not 0 < len(state.layers) < _MOST_LAYERS or self.by_rows(state):
             return False
-        return self._keeps_layers(state) and self._plan.writer_bytes(*self._spill.size) > 0
+        return self._plan.writer_bytes(*self._spill.size) > 0
+
+    def _has_room(self, share: float, held: int, n_candidates: int) -> bool:
+        """Return whether a pass may write others, and candidates are at most this share of what fits."""
+        few = n_candidates <= share * self._plan.most_candidates
+        return few and self._plan.writer_bytes(held, n_candidates) > 0
 
     def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return further candidates, increasing, by the norms of all gradients or estimates of them.
 
         Those with the largest gradients come first, as many as there is memory for.
         """
-        rank, joined = norms.copy(), _joined(state)
-        rank[joined] = 0.0
+        rank, before = norms.copy(), joined(state)
+        rank[before] = 0.0
         features = np.flatnonzero(rank > np.float32(_LIKELY * self._task.alpha))
         features = features[np.argsort(-rank[features], kind="stable")]
-        nnz = np.cumsum(self._entries(features)) + self._entries(joined).sum()
+        nnz = np.cumsum(self._entries(features)) + self._entries(before).sum()
         most = bisect.bisect_left(
-            range(len(features)), True, key=lambda k: not self._fits(len(joined) + k + 1, int(nnz[k]))
+            range(len(features)), True, key=lambda k: not self._fits(len(before) + k + 1, int(nnz[k]))
         )
         return np.sort(features[:most])
 
@@ -164,11 +172,11 @@ class CandidateColumns:
         """Return the candidates that the columns should be written anew for, or None if that does not pay.
 
         Once rounds have begun many of the first ones are of no use. Without them more of the others, or all,
-        stay in memory, and chunks are fewer.
+        stay in memory, chunks are fewer, and passes may write new ones where there was no room for them.
         """
         if self._spill is None or state.anchor is None or not state.layers:
             return None
-        features, norms = _joined(state), dual_norms(self._task, state.anchor, state.layers)
+        features, norms = joined(state), dual_norms(self._task, state.anchor, state.layers)
         useful = (norms > _CANDIDATE * self._task.alpha) | (state.anchor.coef.slots(features) >= 0)
         kept = np.sort(features[useful])
         nnz, kept_nnz = int(self._entries(features).sum()), int(self._entries(kept).sum())
@@ -179,10 +187,13 @@ class CandidateColumns:
             return kept  # sweeps may go on
         if not len(kept) or n_chunks > state.n_chunks:
             return None
-        cost = in_file + left
+        cost, pass_bytes = in_file + left, self._task.dataset.nnz * (2 + self._task.dataset.dtype.itemsize)
         if self.complete(state):  # passes will need the shards
-            dataset = self._task.dataset
-            cost += _PASSES * max(0, dataset.nnz * (2 + dataset.dtype.itemsize) - in_file)
+            cost += _PASSES * max(0, pass_bytes - in_file)
+        elif not self._has_room(_FULL, in_memory, len(features)) and self._has_room(
+            _ROOMY, most_held, len(kept)
+        ):
+            cost -= pass_bytes  # which the columns would be written by otherwise
         return kept if _READINGS * (in_file - left) > cost else None
 
     def rare_groups(self, state: State) -> int:
@@ -198,36 +209,40 @@ class CandidateColumns:
         spill = self.spill
         if spill.n_chunks == 1 or not state.layers or state.anchor is None:
             return None
-        features = _joined(state)
+        features = joined(state)
         n_bytes = self._plan.most_rare(len(features), spill.held_bytes)
         nnz = np.where(np.isin(features, solved), n_bytes, self._entries(features))
         chosen = rare_features(self._task, state.anchor, features, nnz, n_bytes)
         return RareFeatures(self._task, chosen) if len(chosen) else None
 
-    def known_after(self, chosen: NDArray[np.int64], certified: Certified) -> NDArray[np.int64]:
-        """Return the features whose norms a pass that kept the gradients of `chosen` says, increasing.
+    def known_after(self, certified: Certified) -> NDArray[np.int64]:
+        """Return the features whose norms a pass says, increasing, but for candidates.
 
         Where norms have signs, so are those of all features: it is those large enough to matter.
         """
         if certified.sums.signed:
             return np.flatnonzero(certified.sums.norms > np.float32(_CANDIDATE * self._task.alpha))
-        return np.union1d(chosen, certified.measured.doubted)
+        return np.union1d(certified.chosen, certified.measured.doubted)
 
-    def missing(self, state: State, features: NDArray[np.int64]) -> bool:
-        """Return whether some of these features violate optimality and are no candidates."""
+    def missing(self, state: State, features: NDArray[np.int64], written: NDArray[np.int64]) -> bool:
+        """Return whether too many of these features violate optimality and are no candidates.
+
+        The next pass may write them on its way: they can wait where those `written` by the last one, which
+        are among the candidates, violate more.
+        """
         assert state.norms is not None
-        violating = features[state.norms[features] > (1.0 + _MISSING * self._task.tol) * self._task.alpha]
-        return len(np.setdiff1d(violating, _joined(state))) > 0
+        excess = state.norms - np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
+        np.maximum(excess, 0.0, out=excess)
+        left = float(excess[np.setdiff1d(features, joined(state))].sum())
+        return left > _CAN_WAIT * float(excess[written].sum())
 
     def known_features(self, state: State) -> NDArray[np.int64]:
         """Return the features whose gradients the next pass keeps, in increasing order.
 
-        Those with weights and the layers come first, then those whose gradients may be too large, then those
-        small in the last pass though their bounds were not: without gradients there are bounds again.
+        First come those whose gradients may be too large, then those small in the last pass though their
+        bounds were not: without gradients there are bounds again. Rounds measure those of the candidates, but
+        for rounds of stochastic steps: there the features with weights come first.
         """
-        if state.layers and self.complete(state):
-            return np.sort(_joined(state))
-
         return most_wanted(partial(self._ranks, state), self._most_gradients)
 
     def _ranks(self, state: State) -> NDArray[np.float32]:
@@ -236,9 +251,10 @@ class CandidateColumns:
         ranks = last.astype(np.float32)
         ranks[~self._used] = -1.0
         ranks[state.doubted] = np.maximum(ranks[state.doubted], np.float32(self._task.alpha))
-        for layer in state.layers if self._keeps_layers(state) else []:
-            ranks[layer] = np.inf
-        ranks[state.coef.features] = np.inf
+        if self.by_rows(state):
+            ranks[state.coef.features] = np.inf
+        else:
+            ranks[joined(state)] = -1.0
         return ranks
 
     def write(self, state: State, first_rows: Callable[[], RowsOf], norms: Norms = Norms.EXACT) -> None:
@@ -247,7 +263,7 @@ class CandidateColumns:
         Labels and scales of the samples come from what `first_rows` returns, the first time, and later from
         the scratch file. If they are rough, what is written first finds the exact ones.
         """
-        old, features = self._spill, _joined(state)
+        old, features = self._spill, joined(state)
         nnz = int(self._entries(features).sum())
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
@@ -281,7 +297,7 @@ class CandidateColumns:
 
     def would_be_held(self, state: State) -> bool:
         """Return whether all candidates have columns, which are likely to stay in memory."""
-        features = _joined(state)
+        features = joined(state)
         assert state.norms is not None
         if np.count_nonzero(state.norms > _CANDIDATE * self._task.alpha) > self._plan.most_candidates:
             return False
@@ -307,14 +323,10 @@ class CandidateColumns:
             self._plan.shard_parts,
         )
 
-    def _keeps_layers(self, state: State) -> bool:
-        """Return whether the layers leave other features a chance of a gradient."""
-        return sum(map(len, state.layers)) <= _KEPT * self._most_gradients
-
     @property
     def _most_gradients(self) -> int:
-        held, n_candidates = self._spill.size if self._spill is not None else (0, 0)
-        return self._plan.most_gradients(held + self._plan.writer_bytes(held, n_candidates))
+        size = self._spill.size if self._spill is not None else (0, 0)
+        return self._plan.most_gradients(self._plan.beside_workers(*size))
 
 
 def most_wanted(ranks: Callable[[], NDArray[Any]], n: int) -> NDArray[np.int64]:
@@ -341,6 +353,6 @@ def most_wanted(ranks: Callable[[], NDArray[Any]], n: int) -> NDArray[np.int64]:
     return np.union1d(more, np.flatnonzero(found == least)[: n - len(more)])
 
 
-def _joined(state: State) -> NDArray[np.int64]:
+def joined(state: State) -> NDArray[np.int64]:
     """Return the features of all layers, layer by layer."""
     return np.concatenate([np.empty(0, np.int64), *state.layers])

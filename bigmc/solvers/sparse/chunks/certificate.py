@@ -19,6 +19,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
 from bigmc.solvers.sparse.chunks.balanced import Balanced, balanced
+from bigmc.solvers.sparse.chunks.candidate_gradients import Measured, at_dual_point
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunks.column_pass import column_sums
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
@@ -51,7 +52,7 @@ class Looks(Enum):
 
 
 @dataclass(frozen=True)
-class Measured:
+class Conditions:
     """Gradients of a pass as the conditions of optimality see them.
 
     Attributes
@@ -59,7 +60,7 @@ class Measured:
     largest_norm, distance, violation : float
         See `bigmc.solvers.sparse.working_set.gradient.GradientPass`.
     norms : float64 array of shape (n_chosen,)
-        Dual norms of the gradients that are known.
+        Dual norms of the gradients that the pass kept.
     doubted : int64 array
         Features of these whose bounds are above the penalty.
     """
@@ -79,18 +80,24 @@ class Certified:
     ----------
     sums : PassSums
         Its norms are those of the gradients where these are known, else bounds.
-    measured : Measured
+    measured : Conditions
     lower, scale : float
         Lower bound of the optimum, and the scale of the dual point that gives it.
     written : int64 array
         Features whose columns became a layer of the spill on the way.
+    chosen : int64 array
+        Features whose gradients were kept, increasing.
+    moved : list of Balanced
+        Other weights of some samples.
     """
 
     sums: PassSums
-    measured: Measured
+    measured: Conditions
     lower: float
     scale: float
     written: NDArray[np.int64]
+    chosen: NDArray[np.int64]
+    moved: list[Balanced]
 
 
 #: Names features worth writing, by estimates of the norms of all gradients, of shape (n_features,).
@@ -139,31 +146,33 @@ class Certifier:
         scales: tuple[float, ...] = ()
         if task.objective.loss.name == "log_loss":
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
-        moves = task.fit_intercept or spill.n_chunks > 1
-        moves = moves and not self._plan.goes_by_rows(len(spill.features))  # sweeps have no memory then
+        by_rows = self._plan.goes_by_rows(len(spill.features))  # sweeps have no memory then
+        moves = (task.fit_intercept or spill.n_chunks > 1) and not by_rows
         moved = balanced(task, spill, point) if moves else []
-        request, rough = self._request(chosen, scales), norms is Norms.ROUGH
+        candidates = Measured.nothing() if by_rows else at_dual_point(task, spill, point, moved)
+        chosen = np.setdiff1d(chosen, candidates.features, assume_unique=True)
+        request, rough = self._request(chosen, scales, candidates.features), norms is Norms.ROUGH
         written = np.empty(0, np.int64)
-        if rough or self._needs_shards(spill, chosen):
+        if rough or by_rows or self._needs_shards(spill):
             add_up = partial(self._add_up, spill, request, point, moved)
             sums, written = self._shard_sums(spill, add_up, norms, further)
         else:
             sums = column_sums(task, spill, request, point, moved)
         again = looks is Looks.TWICE and not rough
         look = partial(self._add_up, spill, point=point, moved=moved) if again else None
-        measured = self._measure(spill, sums, chosen, point.coef, look)
+        measured = self._measure(spill, sums, self._kept(sums, chosen, point.coef), candidates, look)
+        found = partial(Certified, sums, measured, written=written, chosen=chosen, moved=moved)
         if rough or (task.fit_intercept and not moved):
-            return Certified(sums, measured, 0.0, last_scale, written)
+            return found(lower=0.0, scale=last_scale)
         bound = self._lower(sums, measured, scales)
         scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
-        return Certified(sums, measured, bound.value + sum(own.left for own in moved), scale, written)
+        return found(lower=bound.value + sum(own.left for own in moved), scale=scale)
 
-    def _needs_shards(self, spill: Spill, chosen: NDArray[np.int64]) -> bool:
-        """Return whether features occur without columns, or gradients take too much memory."""
-        features, dataset = spill.features, self._task.dataset
-        everything = np.count_nonzero(dataset.column_nnz(features)) == np.count_nonzero(dataset.column_nnz())
-        known = everything and np.array_equal(np.sort(features), chosen)
-        return not known or self._plan.goes_by_rows(len(features))
+    def _needs_shards(self, spill: Spill) -> bool:
+        """Return whether features occur that have no columns."""
+        dataset = self._task.dataset
+        columns = np.count_nonzero(dataset.column_nnz(spill.features))
+        return bool(columns != np.count_nonzero(dataset.column_nnz()))
 
     def _shard_sums(
         self, spill: Spill, add_up: Callable[..., PassSums], norms: Norms, further: Further
@@ -194,7 +203,8 @@ class Certifier:
         some, others = self._shards
         share = len(some) / (len(some) + len(others))
         every = max(1, min(self._plan.shard_parts, round(share * _ONE_OF)))
-        request = replace(self._request(np.empty(0, np.int64), ()), every=every)
+        nothing = np.empty(0, np.int64)
+        request = replace(self._request(nothing, (), nothing), every=every)
         sums = self._add_up(spill, request, point, (), some, [])
         spill.n_bytes += sums.n_bytes
         return self._estimates(sums)
@@ -213,7 +223,9 @@ class Certifier:
         norms *= np.float32(self._task.dataset.n_samples / max(sums.n_rows, 1))
         return norms
 
-    def _request(self, chosen: NDArray[np.int64], scales: tuple[float, ...]) -> PassRequest:
+    def _request(
+        self, chosen: NDArray[np.int64], scales: tuple[float, ...], left_out: NDArray[np.int64]
+    ) -> PassRequest:
         task, plan = self._task, self._plan
         return PassRequest(
             objective=task.objective,
@@ -225,6 +237,7 @@ class Certifier:
             block_columns=plan.block_columns,
             shard_parts=plan.shard_parts,
             held_bytes=plan.held_shard_bytes,
+            left_out=left_out,
         )
 
     def _add_up(
@@ -238,8 +251,8 @@ class Certifier:
         to: PassSums | None = None,
     ) -> PassSums:
         """Go through some shards; what they add up to is added to the sums of others."""
-        dataset, held = self._task.dataset, spill.held_bytes + self._plan.writer_bytes(*spill.size)
-        engine = self._task.engine.at_most(self._plan.n_workers(held))
+        dataset, beside = self._task.dataset, self._plan.beside_workers(*spill.size)
+        engine = self._task.engine.at_most(self._plan.n_workers(beside))
 
         def problem_of(s: int, number: int) -> ShardPart | None:
             return self._shard_part(spill, point, moved, (s, number))
@@ -276,69 +289,71 @@ class Certifier:
         self,
         spill: Spill,
         sums: PassSums,
-        chosen: NDArray[np.int64],
-        coef: Coefficients,
+        kept: Measured,
+        candidates: Measured,
         look: Callable[..., PassSums] | None,
-    ) -> Measured:
-        """Measure the gradients of a pass, and put the norms of those that are known into its bounds."""
-        task = self._task
+    ) -> Conditions:
+        """Put the norms of the gradients that are known into the bounds of a pass, and measure all."""
+        task, chosen = self._task, kept.features
         sums.bound_norms()
-        norms, violations, distances = self._measures(sums.gradient, chosen, coef)
         doubted = chosen[sums.norms[chosen] > task.alpha]
-        sums.norms[chosen] = norms
-        doubtful = self._doubtful(spill, sums, chosen) if look else chosen[:0]
+        for own in (kept, candidates):
+            sums.norms[own.features] = own.measures.norms
+        known = np.union1d(chosen, candidates.features)
+        doubtful = self._doubtful(spill, sums, known) if look else chosen[:0]
         if look and len(doubtful):
-            request = replace(self._request(doubtful, ()), only=True)
+            request = replace(self._request(doubtful, (), candidates.features), only=True)
             again = look(request, shards=np.arange(task.dataset.n_shards), watches=[])
             spill.n_bytes += again.n_bytes
-            sums.norms[doubtful] = self._measures(again.gradient, doubtful, coef).norms
+            sums.norms[doubtful] = self._kept(again, doubtful, Coefficients.zeros(task.width)).measures.norms
             doubted = np.union1d(doubted, doubtful)
         excess = sums.norms.copy()
-        excess[chosen] = 0.0
-        largest = max(float(norms.max(initial=0.0)), float(excess.max(initial=0.0)))
+        excess[known] = 0.0
+        largest = float(excess.max(initial=0.0))
         excess -= np.float32(task.alpha * (1.0 - float(np.finfo(np.float32).eps)))
         np.maximum(excess, 0.0, out=excess)
         # no gradient is further from the ball than by what scales it into it
         conversion = math.sqrt(task.n_classes) if task.objective.penalty.l1_ratio > 0 else 1.0
-        squares = float(np.einsum("j,j->", excess, excess, dtype=np.float64))
-        distance = float(distances.sum()) + conversion**2 * squares
-        violation = max(float(violations.max(initial=0.0)), float(excess.max(initial=0.0)))
-        return Measured(largest, distance, violation, norms, doubted)
+        distance = conversion**2 * float(np.einsum("j,j->", excess, excess, dtype=np.float64))
+        violation = float(excess.max(initial=0.0))
+        for norms, violations, distances in (kept.measures, candidates.measures):
+            largest = max(largest, float(norms.max(initial=0.0)))
+            distance += float(distances.sum())
+            violation = max(violation, float(violations.max(initial=0.0)))
+        return Conditions(largest, distance, violation, kept.measures.norms, doubted)
 
-    def _measures(
-        self, gradient: NDArray[np.float64], features: NDArray[np.int64], coef: Coefficients
-    ) -> Measures:
-        """Measure the gradients of some features."""
+    def _kept(self, sums: PassSums, features: NDArray[np.int64], coef: Coefficients) -> Measured:
+        """Measure the gradients that a pass kept."""
         task, out = self._task, Measures(*np.empty((3, len(features))))
         for first in range(0, len(features), _MEASURED):
             some = slice(first, first + _MEASURED)
-            unpacked = task.objective.loss.unpacked(gradient[some], task.n_classes, task.width)
+            unpacked = task.objective.loss.unpacked(sums.gradient[some], task.n_classes, task.width)
             part = Measures(*(array[some] for array in out))
             rows = coef.take(features[some])
             task.objective.measure_gradients(task.alpha, unpacked, rows, task.n_classes, part)
-        return out
+        return Measured(features, out)
 
-    def _doubtful(self, spill: Spill, sums: PassSums, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _doubtful(self, spill: Spill, sums: PassSums, known: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the features to look at once more, increasing.
 
         None if gradients that are known violate more. There is memory for half as many gradients beside those
         of the pass.
         """
-        known, alpha = sums.norms[chosen], np.float32(self._task.alpha)
-        sums.norms[chosen] = 0.0
-        doubtful, over = chosen[:0], sums.norms[sums.norms > alpha]
-        largest = max(self._task.alpha * (1.0 + _NEARLY), float(known.max(initial=0.0)))
+        norms, alpha = sums.norms[known], np.float32(self._task.alpha)
+        sums.norms[known] = 0.0
+        doubtful, over = known[:0], sums.norms[sums.norms > alpha]
+        largest = max(self._task.alpha * (1.0 + _NEARLY), float(norms.max(initial=0.0)))
         if not sums.signed and over.max(initial=0.0) > largest:
-            most = self._plan.most_gradients(spill.held_bytes + self._plan.writer_bytes(*spill.size)) // 2
+            most = self._plan.most_gradients(self._plan.beside_workers(*spill.size)) // 2
             least = alpha
             if len(over) > most:
                 over.partition(len(over) - most - 1)
                 least = over[len(over) - most - 1]
             doubtful = np.flatnonzero(sums.norms > least)
-        sums.norms[chosen] = known
+        sums.norms[known] = norms
         return doubtful
 
-    def _lower(self, sums: PassSums, measured: Measured, scales: tuple[float, ...]) -> DualPoint:
+    def _lower(self, sums: PassSums, measured: Conditions, scales: tuple[float, ...]) -> DualPoint:
         task = self._task
 
         def entropy(factor: NDArray[np.float64], scale: float) -> float:
@@ -355,30 +370,3 @@ class Certifier:
             measured,
             entropy,
         )
-
-    def extended(
-        self,
-        anchor: Evaluated,
-        before: NDArray[np.int64],
-        features: NDArray[np.int64],
-        chosen: NDArray[np.int64],
-        sums: PassSums,
-    ) -> Evaluated:
-        """Return the anchor with the gradients of `features` instead of those of the features `before`.
-
-        The gradients that a pass computes for other features are those of its dual point, which an intercept
-        changes a little; the next round computes them anew.
-        """
-        at = np.searchsorted(chosen, features)
-        gradient = self._task.objective.loss.unpacked(
-            sums.gradient[at], self._task.n_classes, self._task.width
-        )
-        curvature = sums.curvature[at]
-        order = np.argsort(before)
-        place = np.searchsorted(before, features, sorter=order)
-        same = place < len(before)
-        same[same] = before[order[place[same]]] == features[same]
-        known = order[place[same]]
-        gradient[same], curvature[same] = anchor.gradient[known], anchor.curvature[known]
-        dtype = anchor.gradient.dtype
-        return replace(anchor, gradient=gradient.astype(dtype), curvature=curvature.astype(dtype))

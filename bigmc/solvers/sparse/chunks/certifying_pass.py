@@ -154,13 +154,8 @@ def _batches(blocks: Iterable[Block], most: int) -> Iterator[list[Block]]:
 def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums) -> float:
     """Add losses and gradients of some samples of a shard; return what `_add_gradients` does."""
     if part is not None:
-        problem = part.problem
         sums.n_parts += 1
-        sums.n_rows += problem.n_samples
-        sums.margins += problem.margins().stacked
-        nothing = np.empty((0, problem.n_classes))
-        for k, scale in enumerate(request.scales):
-            sums.entropies[k] += problem.entropy(nothing, scale)
+        sums.add_losses(part.problem, request.scales)
     return _add_gradients(part, blocks, request, sums)
 
 
@@ -208,6 +203,8 @@ class _PartGradients:
         request, counts = self._request, np.diff(block.indptr)
         first, last = np.searchsorted(request.features, [block.lo, block.hi])
         wanted = request.features[first:last] - block.lo
+        start, stop = np.searchsorted(request.left_out, [block.lo, block.hi])
+        counts[request.left_out[start:stop] - block.lo] = 0
         if request.only:
             others = np.ones(len(counts), bool)
             others[wanted] = False

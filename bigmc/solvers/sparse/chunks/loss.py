@@ -331,14 +331,18 @@ def violation_to_reach(task: ChunkTask, anchor: Evaluated, layers: Sequence[NDAr
 
 def dual_norms(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
     """Return the dual norms of the gradients of the candidates at a point, layer by layer."""
-    norms, start = [np.empty(0)], 0
+    return measures_of(task, point, layers).norms
+
+
+def measures_of(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Measures:
+    """Measure the gradients of the candidates at a point, layer by layer."""
+    measures, start = Measures(*np.empty((3, sum(map(len, layers))))), 0
     for features in _slabs(layers):
-        out = Measures(*np.empty((3, len(features))))
-        gradient, rows = point.gradient[start : start + len(features)], point.coef.take(features)
-        task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)
-        norms.append(out.norms)
+        some = slice(start, start + len(features))
+        out, rows = Measures(*(array[some] for array in measures)), point.coef.take(features)
+        task.objective.measure_gradients(task.alpha, point.gradient[some], rows, task.n_classes, out)
         start += len(features)
-    return np.concatenate(norms)
+    return measures
 
 
 def _slabs(layers: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:

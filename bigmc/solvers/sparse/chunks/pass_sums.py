@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.problem import Problem
 
 #: Sums of single precision are taken for larger by this for every part that is added.
 _ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
+
+
+def _no_features() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class PassRequest:
         Of so many parts of a shard one is gone through.
     only : bool
         Nothing is wanted of other features.
+    left_out : int64 array
+        Features of which nothing is wanted, increasing.
     """
 
     objective: Objective
@@ -52,6 +59,7 @@ class PassRequest:
     held_bytes: int = 0
     every: int = 1
     only: bool = False
+    left_out: NDArray[np.int64] = field(default_factory=_no_features)
 
 
 @dataclass
@@ -101,6 +109,14 @@ class PassSums:
             np.zeros(chosen),
             np.zeros(0 if request.only else n_features, np.float32),
         )
+
+    def add_losses(self, problem: Problem, scales: tuple[float, ...]) -> None:
+        """Add what the losses of some samples come to at their scores."""
+        self.n_rows += problem.n_samples
+        self.margins += problem.margins().stacked
+        nothing = np.empty((0, problem.n_classes))
+        for k, scale in enumerate(scales):
+            self.entropies[k] += problem.entropy(nothing, scale)
 
     def add(self, other: PassSums) -> None:
         """Add the sums of other shards."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from bigmc.budget import Plan
@@ -29,15 +30,17 @@ _HELD_SHARE = 0.75
 _RARE_SHARE = 0.6
 #: Candidates, samples of a chunk and bytes of one with fewer of which rounds over chunks come to nothing.
 _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
-#: Bytes of a worker that writes columns while it reads a shard, and gradients that are kept then, in units of
-#: the candidates.
-_WRITER_BYTES, _KNOWN = 3 << 20, 1.5
+#: Bytes of a worker that writes columns while it reads a shard, and share of the gradients that it may cost.
+_WRITER_BYTES, _WRITER_SHARE = 3 << 20, 0.75
+#: Bytes of a candidate in a pass for every class, its gradient and weights; and candidates for each gradient
+#: of another feature, at most.
+_IN_PASS, _CANDIDATES_PER_GRADIENT = 8, 4
 #: Entries and norms of a feature, and what is made of them between passes.
 _FEATURE_BYTES = 10
 #: Numbers that are kept of a gradient beside it and its curvature: number of the feature, norms, distance.
 _MEASURES = 5
-#: Most bytes of a shard decoded at once.
-_LARGEST_BLOCK = 8 << 20
+#: Most bytes of a shard decoded at once, and parts of what is left that they take, tried in turn.
+_LARGEST_BLOCK, _BLOCK_PARTS = 8 << 20, (16, 64)
 #: What the allocator keeps between chunks of changing size, in shares of the limit.
 _FRAGMENTS = 0.08
 #: Compiled kernels, which no dataset makes larger: measured with 2,000 rows of 5,000 numbers at 64 MB.
@@ -120,13 +123,17 @@ class ChunkPlan:
         return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
 
     def writer_bytes(self, held: int, n_candidates: int) -> int:
-        """Return what it takes to write more columns during a pass; 0 if there is no memory for that.
-
-        Beside it the gradients of the candidates must fit, and those of some others.
-        """
-        needed = _WRITER_BYTES * self.most_workers
-        fits = _KNOWN * n_candidates <= self.most_gradients(held + needed)
+        """Return what it takes to write more columns during a pass; 0 if there is no memory for that."""
+        own, needed = held + self._in_pass(n_candidates), _WRITER_BYTES * self.most_workers
+        fits = self.most_gradients(own + needed) > (1.0 - _WRITER_SHARE) * self.most_gradients(own)
         return needed if n_candidates and fits else 0
+
+    def beside_workers(self, held: int, n_candidates: int) -> int:
+        """Return what a pass has in memory beside its workers and gradients of other features."""
+        return held + self._in_pass(n_candidates) + self.writer_bytes(held, n_candidates)
+
+    def _in_pass(self, n_candidates: int) -> int:
+        return _IN_PASS * self.width * n_candidates
 
     def most_held(self, n_features: int, n_chunks: int) -> int:
         """Return how many bytes of compressed columns of so many candidates may stay in memory.
@@ -202,10 +209,9 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         ("sample weights", 8 * size.n_samples if size.weighted else 0),
     ]
     free = Plan.of(limit, items).free
-    block_bytes = max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // 16))
     wanted = max(size.n_certain, _FEWEST_CANDIDATES)
 
-    def worker_bytes(cut: Cut) -> int:
+    def worker_bytes(cut: Cut, block_bytes: int) -> int:
         larger = 1.3 if cut.parts == 1 else 1.5  # parts are drawn, some larger than others
         scores = int(larger * shard_rows / cut.parts * row)
         # entries of a part are chosen block by block
@@ -214,13 +220,18 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
 
     n_kept = size.n_kept or size.n_classes
     most_candidates = int(_CANDIDATE_SHARE * free) // (_CANDIDATE_COST * size.width)
-    vectors, of_all = (n * gradient_bytes(n_kept, 1) for n in (wanted, max(wanted, most_candidates)))
-    shares = (1.0 - of_all / max(free, 1), 1.0 - vectors / max(free, 1))
-    shares = _PART_SHARES if size.n_classes > _MANY_CLASSES else shares
-    most = [int(share * free) for share in shares]
+    vectors = wanted * gradient_bytes(n_kept, 1)
+    # if not all features can be candidates: gradients of others, and what writes their columns
+    others = max(0, min(most_candidates, size.n_features - most_candidates)) * gradient_bytes(n_kept, 1)
+    most = [free - vectors - others // 2 - (_WRITER_BYTES * n_workers if others else 0), free - vectors]
+    if size.n_classes > _MANY_CLASSES:
+        most = [int(share * free) for share in _PART_SHARES]
     shard = size.largest_shard * entry_bytes + 8 * size.n_features  # entries, and offsets of columns
-    cut = _cut(worker_bytes, most, shard, block_bytes)
-    worker = worker_bytes(cut)
+    blocks = [max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // part)) for part in _BLOCK_PARTS]
+    # whole shards in smaller blocks before parts of them in larger ones
+    block_bytes = next((own for own in blocks if worker_bytes(Cut(1), own) <= most[0]), blocks[0])
+    cut = _cut(partial(worker_bytes, block_bytes=block_bytes), most, shard, block_bytes)
+    worker = worker_bytes(cut, block_bytes)
     # a pass holds no chunk, and rounds no shard
     samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(
         size.n_samples, 1
@@ -250,7 +261,8 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     )
     # offsets of columns take half of a chunk at most: the rest is for entries
     offsets = plan.chunk_bytes // (2 * plan.feature_bytes)
-    most_candidates = min(plan.most_candidates, plan.most_gradients(0), offsets)
+    in_pass = _IN_PASS * size.width + gradient_bytes(n_kept, 1) // _CANDIDATES_PER_GRADIENT
+    most_candidates = min(plan.most_candidates, (free - worker) // in_pass, offsets)
     if most_candidates < wanted or int(_CHUNK_SHARE * free) < chunk_bytes:
         least = Plan.of(limit, [*items, ("a shard, a chunk, vectors of weights", max(needed, free + 1))])
         least.check("training the sparse learner")

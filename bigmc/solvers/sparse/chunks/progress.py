@@ -6,7 +6,7 @@ import numpy as np
 
 from bigmc.progress import Progress
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.sparse.chunks.certificate import Measured
+from bigmc.solvers.sparse.chunks.certificate import Conditions
 from bigmc.solvers.sparse.state import State
 
 
@@ -24,7 +24,7 @@ def figures_of_round(state: State, n_passes: float) -> dict[str, float]:
 
 
 def figures_of_pass(
-    state: State, measured: Measured, n_passes: float, fit_intercept: bool
+    state: State, measured: Conditions, n_passes: float, fit_intercept: bool
 ) -> dict[str, float]:
     """Return the figures of a pass, for the history."""
     best, violation = state.anchor, measured.violation

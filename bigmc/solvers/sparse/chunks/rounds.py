@@ -25,8 +25,9 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
-from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
-from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, Looks, Measured
+from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
+from bigmc.solvers.sparse.chunks.candidate_gradients import extended
+from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Conditions, Further, Looks
 from bigmc.solvers.sparse.chunks.evaluation import evaluated, reached
 from bigmc.solvers.sparse.chunks.loss import Evaluation, Weights, descend, improve, violation_to_reach
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
@@ -150,8 +151,7 @@ class ChunkRounds:
         if task.fit_intercept and not state.layers:
             scores = ConstantScores(task, self._columns.spill, state.intercept)
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
-        chosen = np.concatenate([np.empty(0, np.int64), *state.layers])
-        state.coef, before = state.coef.among(chosen), state.anchor
+        state.coef, before = state.coef.among(joined(state)), state.anchor
         self._evaluate()
         if before and state.anchor and not state.anchor.objective < before.objective:
             state.coef, state.intercept = before.coef, before.intercept.copy()
@@ -199,9 +199,8 @@ class ChunkRounds:
 
     def _evaluate(self) -> None:
         """Measure objective and gradient of the candidates at the weights there are."""
-        state = self.state
-        point = Point(state.coef, state.intercept)
-        state.anchor = evaluated(self._task, self._plan, self._columns.spill, point)
+        state, spill = self.state, self._columns.spill
+        state.anchor = evaluated(self._task, self._plan, spill, Point(state.coef, state.intercept))
         self._count_spill()
 
     def _drop_candidates(self) -> None:
@@ -210,7 +209,7 @@ class ChunkRounds:
         kept = self._columns.worth_keeping(state)
         if kept is None or state.anchor is None:
             return
-        before, n_chunks, by_rows = np.concatenate(state.layers), state.n_chunks, self._columns.by_rows(state)
+        before, n_chunks, by_rows = joined(state), state.n_chunks, self._columns.by_rows(state)
         state.layers = [kept]
         self._write()
         if by_rows and not self._columns.by_rows(state):
@@ -224,8 +223,8 @@ class ChunkRounds:
         """Make a pass, and choose the candidates of the rounds that follow."""
         task, state = self._task, self.state
         assert state.anchor is not None
-        chosen, norms = self._columns.known_features(state), self._norms
-        certified = self._pass(chosen, further := self._columns.further(state))
+        norms, further = self._norms, self._columns.further(state)
+        certified = self._pass(self._columns.known_features(state), further)
         state.norms = certified.sums.norms
         state.lower = max(state.lower, certified.lower)
         self._record(certified.measured, max_passes, progress)
@@ -233,21 +232,21 @@ class ChunkRounds:
         if self._columns.by_rows(state):  # there is no memory for others
             state.rounds, state.gain = 1, math.inf
         elif certificate.gap > task.tol and self._passes < max_passes:
-            before = np.concatenate([np.empty(0, np.int64), *state.layers])
+            before, spill = joined(state), self._columns.spill
             if len(certified.written):
                 state.layers = [*state.layers, certified.written]
-            # what is written during a pass is named by estimates, or did not fit: rounds without the rest
-            # end with a bound that the largest gradient of it decides
-            known = self._columns.known_after(chosen, certified)
-            if self._columns.missing(state, known) or (further is None and not self._columns.complete(state)):
+            # what was written on the way is named by estimates, or did not fit: the rest decides the bound
+            known = self._columns.known_after(certified)
+            missing = self._columns.missing(state, known, certified.written)
+            if missing or (further is None and not self._columns.complete(state)):
                 state.layers = self._columns.choose(state, np.union1d(known, before))
                 self._write()
-            if norms is Norms.ROUGH or not np.isin(np.concatenate(state.layers), chosen).all():
+            new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
+            if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
                 self._evaluate()
-            else:
-                state.anchor = self._certifier.extended(
-                    state.anchor, before, np.concatenate(state.layers), chosen, certified.sums
-                )
+            elif len(new):
+                state.anchor = extended(task, spill, state.anchor, before, certified)
+                self._count_spill()
             state.rounds, state.gain = 1, math.inf
         return certificate
 
@@ -262,13 +261,13 @@ class ChunkRounds:
         self._count_spill()
         return certified
 
-    def _record(self, measured: Measured, max_passes: float, progress: ProgressCallback) -> None:
-        entry = figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept)
-        self.state.history.append(entry)
-        progress(message(entry, max_passes))
+    def _record(self, measured: Conditions, max_passes: float, progress: ProgressCallback) -> None:
+        history = self.state.history
+        history.append(figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept))
+        progress(message(history[-1], max_passes))
 
     def _write(self) -> None:
-        """Bring the compressed columns up to the layers of the state, which counts as read and written."""
+        """Bring the columns up to the layers of the state, which counts as read and written."""
         self._columns.write(self.state, self._rows_of, self._norms)
         self._count_spill()
 

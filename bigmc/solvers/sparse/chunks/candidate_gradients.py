@@ -1,0 +1,149 @@
+"""Gradients of the candidates at a dual point, without a pass: rounds measure them at the weights.
+
+The dual point of a certificate is that of the weights, but for the samples of some chunks
+(`bigmc.solvers.sparse.chunks.balanced`). So the gradients there are those that the last round measured, and
+what these samples change, which takes no more than their own columns. Passes leave the candidates out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear.arguments import Measures
+from bigmc.solvers.sparse.chunks.balanced import Balanced
+from bigmc.solvers.sparse.chunks.loss import Evaluation, measures_of
+from bigmc.solvers.sparse.chunks.pass_sums import PassSums
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.state import Evaluated
+
+
+class Pass(Protocol):
+    """A pass over all shards: what it found, the features it kept, and other weights of some samples."""
+
+    @property
+    def sums(self) -> PassSums:
+        """Its sums."""
+        ...
+
+    @property
+    def chosen(self) -> NDArray[np.int64]:
+        """Features whose gradients were kept, increasing."""
+        ...
+
+    @property
+    def moved(self) -> Sequence[Balanced]:
+        """Other weights of some samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Gradients of some features as the conditions of optimality see them.
+
+    Attributes
+    ----------
+    features : int64 array
+        Increasing.
+    measures : Measures
+        Of each.
+    """
+
+    features: NDArray[np.int64]
+    measures: Measures
+
+    @classmethod
+    def nothing(cls) -> Measured:
+        """Return those of no features."""
+        return cls(np.empty(0, np.int64), Measures(*np.empty((3, 0))))
+
+
+def changes(
+    task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[Balanced]
+) -> NDArray[np.float64] | None:
+    """Return what samples with other weights change in the gradients at a point.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    point : Evaluated
+    moved : sequence of Balanced
+        Other weights of some samples.
+
+    Returns
+    -------
+    float64 array of shape (n_candidates, width)
+        Layer by layer of the spill; None if there are no such samples.
+    """
+    layers, total = [layer.features for layer in spill.layers], None
+    for own in moved:
+        chunk = spill.read([piece for piece in spill.pieces if piece in own.pieces])
+        for sign, coef, intercept in ((-1.0, point.coef, point.intercept), (1.0, own.coef, own.intercept)):
+            evaluation = Evaluation(task, layers, coef, intercept)
+            evaluation.add(chunk)
+            gradient = evaluation.gradient
+            gradient *= sign
+            total = gradient if total is None else np.add(total, gradient, out=total)
+    return total
+
+
+def at_dual_point(task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[Balanced]) -> Measured:
+    """Measure the gradients of the candidates at the dual point of some weights.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    point : Evaluated
+        With the gradients of the features of the spill, layer by layer.
+    moved : sequence of Balanced
+        Other weights of some samples.
+    """
+    changed = changes(task, spill, point, moved)
+    gradient: NDArray[Any] = point.gradient
+    if changed is not None:
+        gradient = np.add(changed, gradient, out=changed)
+    layers = [layer.features for layer in spill.layers]
+    measures = measures_of(task, replace(point, gradient=gradient), layers)
+    order = np.argsort(spill.features)
+    return Measured(spill.features[order], Measures(*(array[order] for array in measures)))
+
+
+def extended(
+    task: ChunkTask,
+    spill: Spill,
+    point: Evaluated,
+    before: NDArray[np.int64],
+    made: Pass,
+) -> Evaluated:
+    """Return a point with the gradients of all features of the spill, those written by a pass too.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    point : Evaluated
+    before : int64 array
+        Features whose gradients the point has, in its order.
+    made : Pass
+    """
+    features = spill.features
+    order = np.argsort(before)
+    place = np.searchsorted(before, features, sorter=order)
+    same = place < len(before)
+    same[same] = before[order[place[same]]] == features[same]
+    known, at = order[place[same]], np.searchsorted(made.chosen, features[~same])
+    gradient = np.empty((len(features), task.width), point.gradient.dtype)
+    curvature = np.empty(len(features), point.curvature.dtype)
+    gradient[same], curvature[same] = point.gradient[known], point.curvature[known]
+    curvature[~same] = made.sums.curvature[at]
+    new = task.objective.loss.unpacked(made.sums.gradient[at], task.n_classes, task.width)
+    changed = changes(task, spill, point, made.moved)
+    gradient[~same] = new if changed is None else new - changed[~same]
+    return replace(point, gradient=gradient, curvature=curvature)
