@@ -19,7 +19,6 @@ def s3_server() -> Iterator[str]:
     """
     from moto.moto_server.werkzeug_app import (
         DomainDispatcherApplication,
-        MotoRequestHandler,
         create_backend_app,
     )
     from werkzeug.serving import make_server
