@@ -124,7 +124,8 @@ class ChunkPlan:
 
     def writer_bytes(self, held: int, n_candidates: int) -> int:
         """Return what it takes to write more columns during a pass; 0 if there is no memory for that."""
-        own, needed = held + self._in_pass(n_candidates), _WRITER_BYTES * self.most_workers
+        own = held + self._in_pass(n_candidates)
+        needed = _WRITER_BYTES * self.n_workers(own)
         fits = self.most_gradients(own + needed) > (1.0 - _WRITER_SHARE) * self.most_gradients(own)
         return needed if n_candidates and fits else 0
 
@@ -223,7 +224,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     vectors = wanted * gradient_bytes(n_kept, 1)
     # if not all features can be candidates: gradients of others, and what writes their columns
     others = max(0, min(most_candidates, size.n_features - most_candidates)) * gradient_bytes(n_kept, 1)
-    most = [free - vectors - others // 2 - (_WRITER_BYTES * n_workers if others else 0), free - vectors]
+    most = [free - vectors - others // 2 - (_WRITER_BYTES if others else 0), free - vectors]
     if size.n_classes > _MANY_CLASSES:
         most = [int(share * free) for share in _PART_SHARES]
     shard = size.largest_shard * entry_bytes + 8 * size.n_features  # entries, and offsets of columns
