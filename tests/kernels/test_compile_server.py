@@ -3,10 +3,13 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numba
 import pytest
 
 import bigmc
+from bigmc import kernels
 
 pytestmark = pytest.mark.slow
 
@@ -235,3 +238,20 @@ def test_modules_beside_the_data_are_not_imported(tmp_path: Path) -> None:
     )
     assert done.stdout.strip() == "[1, 1, 3] 1 0"
     assert not (data / "executed").exists()
+
+
+def test_a_cache_that_may_only_be_read_is_used_through_links(tmp_path: Path, monkeypatch: Any) -> None:
+    given, own = tmp_path / "given", tmp_path / f"bigmc-kernels-{os.getuid()}"
+    called("", given)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(given))
+    monkeypatch.setattr("os.access", lambda *_: False)  # the superuser may write anywhere
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(given))  # numba may be imported before
+    for _ in range(2):
+        kernels._choose_cache()
+    assert str(own) == numba.core.config.CACHE_DIR
+    assert os.environ["NUMBA_CACHE_DIR"] == str(own)
+    assert called("sys.executable = '/nowhere/python'", own) == "[1, 1, 3] 1 0"
+    before = {path: path.read_bytes() for path in given.rglob("*") if path.is_file()}
+    at_once("sys.executable = '/nowhere/python'", ["int64"], own)  # compiles another one
+    assert {path: path.read_bytes() for path in given.rglob("*") if path.is_file()} == before
