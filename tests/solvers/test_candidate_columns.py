@@ -189,17 +189,3 @@ def test_what_is_missing_waits_where_what_was_just_written_violates_more():
     assert columns.missing(state, known, written)
     state.norms[[40, 41]] = 1.55 * alpha
     assert not columns.missing(state, known, written)
-
-
-def test_candidates_make_room_for_others_where_there_is_none():
-    """Without them a pass writes what is missing on its way, else it takes a read more."""
-    dataset, alpha = noisy(), 0.1
-    best = solve(dataset, alpha=alpha, tol=1e-6, memory_limit=1 << 30).certificate
-    n_layers = {}
-    for most in (40, 400):
-        state, certificate = run(dataset, replace(ROOMY, most_candidates=most), alpha=alpha)
-        assert certificate.gap <= 1e-3
-        assert certificate.lower <= best.upper * (1 + 1e-9)
-        assert best.lower <= certificate.upper * (1 + 1e-9)
-        n_layers[most] = sum(map(len, state.layers))
-    assert len(state.coef.features) <= n_layers[40] <= 40

@@ -21,9 +21,6 @@ from bigmc.solvers.sparse.state import State
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
-#: Others have no room where candidates are more than the first share of those that memory has space for, and
-#: they have where these are less than the second.
-_FULL, _ROOMY = 0.8, 0.65
 #: Layers of the columns; one more, and they are written anew without those no longer wanted.
 _MOST_LAYERS = 8
 #: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
@@ -142,11 +139,6 @@ class CandidateColumns:
             return False
         return self._plan.writer_bytes(*self._spill.size) > 0
 
-    def _has_room(self, share: float, held: int, n_candidates: int) -> bool:
-        """Return whether a pass may write others, and candidates are at most this share of what fits."""
-        few = n_candidates <= share * self._plan.most_candidates
-        return few and self._plan.writer_bytes(held, n_candidates) > 0
-
     def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return further candidates, increasing, by the norms of all gradients or estimates of them.
 
@@ -172,7 +164,7 @@ class CandidateColumns:
         """Return the candidates that the columns should be written anew for, or None if that does not pay.
 
         Once rounds have begun many of the first ones are of no use. Without them more of the others, or all,
-        stay in memory, chunks are fewer, and passes may write new ones where there was no room for them.
+        stay in memory, and chunks are fewer.
         """
         if self._spill is None or state.anchor is None or not state.layers:
             return None
@@ -187,13 +179,10 @@ class CandidateColumns:
             return kept  # sweeps may go on
         if not len(kept) or n_chunks > state.n_chunks:
             return None
-        cost, pass_bytes = in_file + left, self._task.dataset.nnz * (2 + self._task.dataset.dtype.itemsize)
+        cost = in_file + left
         if self.complete(state):  # passes will need the shards
-            cost += _PASSES * max(0, pass_bytes - in_file)
-        elif not self._has_room(_FULL, in_memory, len(features)) and self._has_room(
-            _ROOMY, most_held, len(kept)
-        ):
-            cost -= pass_bytes  # which the columns would be written by otherwise
+            dataset = self._task.dataset
+            cost += _PASSES * max(0, dataset.nnz * (2 + dataset.dtype.itemsize) - in_file)
         return kept if _READINGS * (in_file - left) > cost else None
 
     def rare_groups(self, state: State) -> int:
