@@ -9,7 +9,7 @@ import pytest
 from bigmc import cli
 from bigmc.errors import BigmcError
 from bigmc.estimators import CLASSIFIERS
-from bigmc.options.declare import KEY
+from bigmc.options.declare import KEY, seconds_of
 from bigmc.options.inference import (
     EvaluateKeywords,
     EvaluateOptions,
@@ -109,3 +109,24 @@ def test_options_do_not_change():
     options = learner_options("sparse", {"alpha": 0.1})
     with pytest.raises(AttributeError):
         options.alpha = 0.2
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("1.5s", 1.5), ("5m", 300), (" 2 h ", 7200)])
+def test_times_are_given_with_their_unit(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5x", "-1", "1e3", "m", "nan"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match="is not a time; write it like 90s"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize("flag", ["--time", "--time-limit"])
+@pytest.mark.parametrize("command", [["fit"], ["train", "boost"], ["train", "mrc"]])
+def test_every_command_takes_times_alike(command, flag):
+    context = click.Context(cli.app)
+    for name in command:
+        context = click.Context(context.command.get_command(context, name), parent=context)
+    [given] = [p for p in context.command.params if flag in p.opts]
+    assert given.type.convert("5m", given, context) == 300

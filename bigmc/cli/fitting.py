@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-
-import click
 
 from bigmc.cli.arguments import Working, as_command
 from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_fit
 from bigmc.errors import DataError
-from bigmc.options.declare import argument, option, required
+from bigmc.options.declare import argument, option, required, seconds_of
 from bigmc.options.ingest import IngestOptions, given_options, parse_ngrams
 from bigmc.options.raw import RawOptions
-
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +75,13 @@ class Fit(Working, RawOptions):
     hash_bits: int | None = option(
         None, "Hash to 2^BITS buckets; by default 18 or 20, fewer with little memory."
     )
-    time: str | None = option(
-        None, "Time for everything, like 90s, 5m or 1h; trainings then end with the best they have."
+    time: float | None = option(
+        None,
+        "Time for everything, like 90s, 5m or 1h; trainings then end with the best they have.",
+        "--time",
+        "--time-limit",
+        metavar="TIME",
+        parse=seconds_of,
     )
     max_features: int | None = option(
         None, "Maximum number of features; by default, for texts, the fewest without loss of accuracy."
@@ -105,7 +105,7 @@ def fit(asked: Fit) -> None:
             asked.source[0] if len(asked.source) == 1 else asked.source,
             asked.to,
             dataset=asked.dataset,
-            time_limit=None if asked.time is None else parse_time(asked.time),
+            time_limit=asked.time,
             max_features=asked.max_features,
             label_thresholds=asked.label_thresholds,  # type: ignore[arg-type]
             **work.means,
@@ -131,11 +131,3 @@ def _check_report(report: Path, model: Path) -> None:
         raise DataError(f"there is no folder {report.parent}", "create it, or give another --report")
     if place_of(report).exists() and not model.exists():
         raise DataError(f"{report} exists and is not of this model", "delete it, or give another --report")
-
-
-def parse_time(text: str) -> float:
-    """Return the seconds of a text such as ``90``, ``90s``, ``5m`` or ``1h``."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if match is None:
-        raise click.BadParameter(f"{text!r} is not a time; write it like 90s, 5m or 1h", param_hint="--time")
-    return float(match[1]) * _SECONDS[match[2]]

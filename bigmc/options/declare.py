@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 KEY = "option"
 """Key of a field's metadata under which its `Option` is."""
@@ -54,3 +57,11 @@ def number_or_auto(text: str) -> float | str:
         return text if text == "auto" else float(text)
     except ValueError:
         raise ValueError(f"{text!r} is neither a number nor auto") from None
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a text such as ``90``, ``90s``, ``5m`` or ``1h``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a time; write it like 90s, 5m or 1h")
+    return float(match[1]) * _SECONDS[match[2]]

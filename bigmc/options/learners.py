@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from bigmc.errors import BigmcError, DataError
-from bigmc.options.declare import number_or_auto, option, values_of
+from bigmc.options.declare import number_or_auto, option, seconds_of, values_of
 
 ClassWeight = Mapping[Any, float] | str | None
 
@@ -74,7 +74,14 @@ class MinimaxOptions(LearnerOptions):
     m_max: int = option(400, "Most components added per iteration.")
     k_max: int = option(1000, "Most iterations.")
     tol: float = option(1e-3, "Stop when the bounds differ by less than this.")
-    time_limit: float | None = option(None, "Stop after so many seconds, with the best model so far.")
+    time_limit: float | None = option(
+        None,
+        "Stop after this time, like 90s or 5m, with the best model so far.",
+        "--time",
+        "--time-limit",
+        metavar="TIME",
+        parse=seconds_of,
+    )
     random_state: int = option(0, "Seed of the first working set.", "--seed")
     standardize: bool = False
     fourier: int = 0
@@ -106,7 +113,14 @@ class BoostOptions(LearnerOptions):
     tol: float = option(1e-3, "Stop at this relative duality gap.")
     validation_fraction: float = option(0.0, "Share of the rows to hold out.")
     patience: int = option(10, "Stop after this many rounds without gain on held-out rows.")
-    time_limit: float | None = option(None, "Start no further round after so many seconds.")
+    time_limit: float | None = option(
+        None,
+        "Start no further round after this time, like 90s or 5m.",
+        "--time",
+        "--time-limit",
+        metavar="TIME",
+        parse=seconds_of,
+    )
     random_state: int = option(0, "Seed of the updates and of the held-out rows.", "--seed")
     max_sweeps: int | None = None
     inner_rounds: int | None = None
