@@ -215,7 +215,8 @@ def _sparse_plans(size: Size, limit: int) -> list[Any]:
 def _of_chunks(plan: ChunkPlan) -> list[Any]:
     told: list[Any] = [asdict(plan)]
     for held, n, n_chunks in itertools.product((0, plan.free_bytes // 3), (20, 3000), (1, 5)):
-        told += [plan.n_workers(held), plan.most_gradients(held), plan.writer_bytes(held, n)]
+        gradients = plan.most_gradients(held)
+        told += [plan.n_workers(held, gradients), gradients, plan.writer_bytes(held, n)]
         told += [plan.most_held(n, n_chunks), plan.holds(held, n, n_chunks), plan.most_rare(n, held)]
         told += [plan.n_chunks(1000 * n, n)]
     return told

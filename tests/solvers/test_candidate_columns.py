@@ -134,7 +134,7 @@ def test_gradients_that_a_pass_keeps_fit_beside_the_columns_in_memory():
         held, known = columns.spill.held_bytes, len(columns.known_features(state))
     finally:
         columns.close()
-    workers = plan.n_workers(held)
+    workers = plan.n_workers(held, known)
     assert held > 5000
     assert known < dataset.n_features
     # every worker has gradients and curvatures of its own, and there are the sums and what comes in

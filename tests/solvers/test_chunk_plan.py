@@ -1,5 +1,7 @@
 """How runs over chunks divide their memory."""
 
+from dataclasses import replace
+
 import pytest
 
 from bigmc.budget import MemoryLimitError
@@ -31,3 +33,29 @@ def test_chunks_have_samples_enough_where_shards_are_cut_into_parts(limit):
     )  # fmt: skip
     plan = plan_chunks(limit * 10**6, 1, 65_536, size)
     assert plan.n_chunks(size.nnz, plan.most_candidates) < size.n_samples // 1000
+
+
+#: Words and pairs of package descriptions in 2^20 buckets, 24 classes.
+WORDS = Size(
+    n_samples=520_000, n_features=1 << 20, n_classes=24, nnz=97_000_000, n_shards=12, width=24, itemsize=1,
+    tol=1e-3, largest_shard=12_300_000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", [64, 100, 128, 150, 200, 400, 1000, 4000])
+def test_what_passes_keep_does_not_depend_on_the_workers_but_fits_beside_all_of_them(limit):
+    """Candidates follow from the gradients that are kept, and models have the same bits for any number."""
+    one = plan_chunks(limit * 10**6, 1, 65_536, WORDS)
+    for n_workers in (2, 3, 8):
+        plan = plan_chunks(limit * 10**6, n_workers, 65_536, WORDS)
+        assert replace(plan, most_workers=1) == one
+        for held, n_candidates in ((0, 0), (0, one.most_candidates), (one.most_held(1000, 5), 1000)):
+            beside = plan.beside_workers(held, n_candidates)
+            assert beside == one.beside_workers(held, n_candidates)
+            kept = min(plan.most_gradients(beside), WORDS.n_features)
+            assert kept == min(one.most_gradients(beside), WORDS.n_features)
+            at_once = plan.n_workers(beside, kept)
+            assert 1 <= at_once <= n_workers
+            gradients = 8 * (plan.n_kept + 1) * (at_once + 1) * kept  # of each worker, and their sums
+            assert beside + at_once * plan.worker_bytes + gradients <= plan.free_bytes
+    assert plan.n_workers(0, 1000) == 8 if limit >= 400 else True

@@ -252,7 +252,7 @@ class Certifier:
     ) -> PassSums:
         """Go through some shards; what they add up to is added to the sums of others."""
         dataset, beside = self._task.dataset, self._plan.beside_workers(*spill.size)
-        engine = self._task.engine.at_most(self._plan.n_workers(beside))
+        engine = self._task.engine.at_most(self._plan.n_workers(beside, len(request.features)))
 
         def problem_of(s: int, number: int) -> ShardPart | None:
             return self._shard_part(spill, point, moved, (s, number))

@@ -30,6 +30,8 @@ _HELD_SHARE = 0.75
 _RARE_SHARE = 0.6
 #: Candidates, samples of a chunk and bytes of one with fewer of which rounds over chunks come to nothing.
 _FEWEST_CANDIDATES, _FEWEST_SAMPLES, _SMALLEST_CHUNK = 16, 64, 1 << 19
+#: Workers of a pass that gradients leave memory for if that is possible; more work where some is left.
+_PLANNED_WORKERS = 2
 #: Bytes of a worker that writes columns while it reads a shard, and share of the gradients that it may cost.
 _WRITER_BYTES, _WRITER_SHARE = 3 << 20, 0.75
 #: Bytes of a candidate in a pass for every class, its gradient and weights; and candidates for each gradient
@@ -111,21 +113,34 @@ class ChunkPlan:
         """Bytes of the entries of a chunk that are in row order together."""
         return int(_ROW_ORDER * self.chunk_bytes)
 
-    def n_workers(self, held: int) -> int:
-        """Return the number of workers of a pass beside `held` bytes of columns."""
-        share = int((1.0 - _GRADIENT_SHARE) * (self.free_bytes - held))
-        return max(1, min(self.most_workers, share // self.worker_bytes))
+    def n_workers(self, held: int, n_gradients: int) -> int:
+        """Return the number of workers of a pass beside `held` bytes of columns and so many gradients."""
+        n_workers = self._planned_workers(held)
+        while n_workers < self.most_workers:
+            more = (n_workers + 1) * (self.worker_bytes + _WRITER_BYTES)
+            if more + n_gradients * gradient_bytes(self.n_kept, n_workers + 1) > self.free_bytes - held:
+                break
+            n_workers += 1
+        return min(n_workers, self.most_workers)
 
     def most_gradients(self, held: int) -> int:
-        """Return the number of features whose gradients a pass keeps, beside `held` bytes of columns."""
-        n_workers = self.n_workers(held)
+        """Return the number of features whose gradients a pass keeps, beside `held` bytes of columns.
+
+        Candidates depend on it, and no model may depend on the number of workers.
+        """
+        n_workers = self._planned_workers(held)
         free = self.free_bytes - held - n_workers * self.worker_bytes
         return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
+
+    def _planned_workers(self, held: int) -> int:
+        """Return the number of workers that gradients leave memory for, however many there are."""
+        share = int((1.0 - _GRADIENT_SHARE) * (self.free_bytes - held))
+        return max(1, min(_PLANNED_WORKERS, share // self.worker_bytes))
 
     def writer_bytes(self, held: int, n_candidates: int) -> int:
         """Return what it takes to write more columns during a pass; 0 if there is no memory for that."""
         own = held + self._in_pass(n_candidates)
-        needed = _WRITER_BYTES * self.n_workers(own)
+        needed = _WRITER_BYTES * self._planned_workers(own)
         fits = self.most_gradients(own + needed) > (1.0 - _WRITER_SHARE) * self.most_gradients(own)
         return needed if n_candidates and fits else 0
 
