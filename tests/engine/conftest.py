@@ -45,8 +45,10 @@ def cluster(forked_workers):
 
 @pytest.fixture(scope="package")
 def one_client(cluster):
-    with Client(cluster, set_as_default=False) as found:
-        yield found
+    found = Client(cluster, set_as_default=False)
+    yield found
+    with suppress(RuntimeError):  # the event loop of a cluster that lost its workers may have ended
+        found.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import shutil
 
 import filelock
-from filelock import _unix
 
 from bigmc.store.files.atomic import exclusive
 
@@ -18,7 +17,7 @@ def test_a_folder_removed_by_who_has_finished_is_made_again(tmp_path, monkeypatc
             shutil.rmtree(lock.parent)
         plain(held)
 
-    monkeypatch.setattr(_unix.UnixFileLock, "_acquire", acquire)
+    monkeypatch.setattr(filelock.UnixFileLock, "_acquire", acquire)
     with exclusive(lock):
         assert lock.exists()
     assert removed  # once, where filelock makes the folder itself, as its older releases do

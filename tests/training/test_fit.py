@@ -288,6 +288,6 @@ def test_a_penalty_is_strong_where_a_few_of_many_columns_matter():
     assert best.alpha >= 3.0
     scores = []
     for candidate in (best, replace(best, alpha=0.0)):
-        model = bigmc.SparseClassifier(**candidate.options(300))
+        model = bigmc.SparseClassifier(**candidate.options(300).parameters())
         scores.append(model.fit(X[:300], y[:300]).score(X[300:], y[300:]))
     assert scores[0] > scores[1] + 0.02
