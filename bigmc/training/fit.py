@@ -29,7 +29,7 @@ from bigmc.progress import ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import exclusive
-from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.checkpoint import LITTLE_TIME, FileCheckpoint
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.store.sample import draw_rows
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
@@ -307,7 +307,7 @@ class Fit:
                 .train(
                     winner.samples(samples),
                     resources,
-                    checkpoint=FileCheckpoint(work, sparing=True),
+                    checkpoint=FileCheckpoint(work, share_of_time=LITTLE_TIME),
                     scratch=work,
                     start=start,
                 )

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from bigmc.errors import BusyError, StoreError
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.atomic import exclusive, write_atomic
-from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.checkpoint import LITTLE_TIME, FileCheckpoint
 from bigmc.store.verify import verify
 
 from .conftest import store_dataset
@@ -272,11 +272,11 @@ def test_a_damaged_checkpoint_is_named_with_its_cure(harm, tmp_path):
         checkpoint.load()
 
 
-def test_a_sparing_checkpoint_skips_states_that_follow_at_once(tmp_path, monkeypatch):
-    """Saving takes one second of this clock: the next state is saved 50 seconds later at the earliest."""
-    clock = iter([0.0, 1.0, 2.0, 50.9, 51.0, 52.0])
+def test_a_checkpoint_of_little_time_skips_states_that_follow_at_once(tmp_path, monkeypatch):
+    """Saving takes one second of this clock: the next state is saved 49 seconds later at the earliest."""
+    clock = iter([0.0, 1.0, 2.0, 49.9, 50.1, 51.1])
     monkeypatch.setattr("bigmc.store.files.checkpoint.time.monotonic", lambda: next(clock))
-    checkpoint = FileCheckpoint(tmp_path, sparing=True)
+    checkpoint = FileCheckpoint(tmp_path, share_of_time=LITTLE_TIME)
     kept = []
     for number in range(4):
         checkpoint.save({"number": number}, {})

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import cast
 
 from bigmc.errors import DataError
-from bigmc.options.ingest import IngestOptions
+from bigmc.options.ingest import IngestKeywords, IngestOptions
 
 _COLUMNS = ("text", "categorical", "one_hot", "numeric", "dense", "date", "keep")
 
@@ -41,7 +40,7 @@ def expand_patterns(options: IngestOptions, columns: Sequence[str], path: str) -
     for option in _COLUMNS:
         named |= {name for name in getattr(options, option) if not _is_pattern(name) or name in columns}
     free = [name for name in columns if name not in named]
-    expanded: dict[str, Any] = {}
+    expanded: dict[str, tuple[str, ...]] = {}
     for option in _COLUMNS:
         names: list[str] = []
         for name in getattr(options, option):
@@ -58,7 +57,7 @@ def expand_patterns(options: IngestOptions, columns: Sequence[str], path: str) -
                 )
             names += matching
         expanded[option] = tuple(names)
-    return replace(options, **expanded)
+    return options.but(cast(IngestKeywords, expanded))
 
 
 def _is_pattern(name: str) -> bool:

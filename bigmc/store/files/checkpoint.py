@@ -28,9 +28,8 @@ _VERSION = 1
 _LARGE = 32 << 20
 #: Bytes copied at once.
 _COPIED = 1 << 20
-#: Share of the time that a sparing checkpoint takes: boosting on 1,250 rows spent a quarter of its time on
-#: saving every round.
-_MOST_SHARE = 0.02
+LITTLE_TIME = 0.02
+"""Share of the time for states of short rounds: boosting on 1,250 rows spent a quarter on saving each."""
 
 
 class FileCheckpoint:
@@ -39,23 +38,23 @@ class FileCheckpoint:
     Parameters
     ----------
     folder : path
-    sparing : bool, default False
-        Skip states that follow so soon on the last saved one that saving would take more than
-        `_MOST_SHARE` of the time. A run that is killed repeats what it did since.
+    share_of_time : float, default 1
+        States are skipped that follow so soon on the last saved one that saving would take more than this
+        share of the time. A run that is killed repeats what it did since.
     """
 
-    def __init__(self, folder: Path | str, *, sparing: bool = False) -> None:
+    def __init__(self, folder: Path | str, *, share_of_time: float = 1.0) -> None:
         self.path = Path(folder) / _FILE
-        self._sparing, self._not_before = sparing, 0.0
+        self._share_of_time, self._not_before = share_of_time, 0.0
 
     def save(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace the state on disk; see `sparing`.
+        """Replace the state on disk; see `share_of_time`.
 
         `meta` is JSON data, whose floats and integers of any size are restored exactly; arrays are of
         numbers, booleans or fixed-width strings.
         """
         began = time.monotonic()
-        if self._sparing and began < self._not_before:
+        if began < self._not_before:
             return
         text = json.dumps({"version": _VERSION, "meta": dict(meta)}).encode()
         members = {_ARRAY + name: _by_rows(array) for name, array in arrays.items()}
@@ -66,7 +65,7 @@ class FileCheckpoint:
             everything: dict[str, Any] = {_META: np.frombuffer(text, np.uint8), **members}
             np.savez(file, **everything)
         ended = time.monotonic()
-        self._not_before = ended + (ended - began) / _MOST_SHARE
+        self._not_before = ended + (ended - began) * (1.0 / self._share_of_time - 1.0)
 
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
         """Return ``(meta, arrays)`` as last saved, or None; large arrays are kept in files.

@@ -209,7 +209,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     Raises
     ------
     MemoryLimitError
-        If the limit is too small for chunks, with every item.
+        If the limit is too small, with every item.
     """
     score = 8 if size.tol < SINGLE_PRECISION_TOL else 4
     row = score * size.width + 4 * size.most_labels + 24 + bytes_of_centred(size.n_frequent)
@@ -249,15 +249,10 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     cut = _cut(partial(worker_bytes, block_bytes=block_bytes), most, shard, block_bytes)
     worker = worker_bytes(cut, block_bytes)
     # a pass holds no chunk, and rounds no shard
-    samples = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(
-        size.n_samples, 1
-    ) + _FEWEST_SAMPLES * in_chunk
-    chunk_bytes = max(samples, _SMALLEST_CHUNK)
-    needed = max(
-        worker + vectors,
-        int(wanted * _CANDIDATE_COST * size.width / _CANDIDATE_SHARE),
-        int(chunk_bytes / _CHUNK_SHARE),
-    )
+    entries = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1)
+    chunk_bytes = max(entries + _FEWEST_SAMPLES * in_chunk, _SMALLEST_CHUNK)
+    in_rounds = int(wanted * _CANDIDATE_COST * size.width / _CANDIDATE_SHARE)
+    needed = max(worker + vectors, in_rounds, int(chunk_bytes / _CHUNK_SHARE))
     plan = ChunkPlan(
         free_bytes=free,
         width=size.width,
