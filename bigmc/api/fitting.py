@@ -13,7 +13,7 @@ from bigmc.api.data import ingest
 from bigmc.api.resolve import Size, local_folder
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
-from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, given_options
+from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions, columns_of, given_options
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _raw_data(
     The dataset is made unless it exists; a dataset of other data is refused.
     """
     from bigmc.engine.processes import tidy
-    from bigmc.ingestion.columns.column_kinds import FEATURES, ColumnKinds, with_column_kinds
+    from bigmc.ingestion.columns.column_kinds import ColumnKinds, with_column_kinds
 
     place = Path(f"{to}.dataset") if dataset is None else dataset
     label = options.get("label")

@@ -14,17 +14,9 @@ Columns = str | Sequence[str] | None
 Missing = Literal["refuse", "keep", "fill"]
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
-SEVERAL = (
-    "text",
-    "categorical",
-    "one_hot",
-    "numeric",
-    "dense",
-    "date",
-    "missing_text",
-    "odd_as_missing",
-    "keep",
-)
+FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
+"""Options that name columns of features."""
+SEVERAL = (*FEATURES, "missing_text", "odd_as_missing", "keep")
 """Options that may be repeated, of which one may be given as it is."""
 
 

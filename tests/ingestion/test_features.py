@@ -7,9 +7,9 @@ import pytest
 from sklearn.feature_extraction import FeatureHasher
 
 from bigmc.errors import DataError
-from bigmc.ingestion.columns.features import FeatureSpec, add_rows
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher
-from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.csr import Rows, sum_of_rows
 
 
 def batch(**columns) -> pa.RecordBatch:
@@ -81,12 +81,12 @@ def test_sum_of_rows_keeps_what_cancels():
     indptr = np.array([0, 1, 2])
     one = Rows(indptr, np.array([3, 0], np.int32), np.array([1, 2], np.int16), 4)
     other = Rows(indptr, np.array([3, 1], np.int32), np.array([-1, 32_767], np.int16), 4)
-    total = add_rows([one, other, other], 6)
+    total = sum_of_rows([one, other, other], 6)
     assert total.n_features == 6
     assert total.indptr.tolist() == [0, 1, 3]
     assert total.indices.tolist() == [3, 0, 1]
     assert total.data.tolist() == [-1, 2, 65_534]
-    assert add_rows([one, one._replace(data=-one.data)], 4).data.tolist() == [0, 0]
+    assert sum_of_rows([one, one._replace(data=-one.data)], 4).data.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

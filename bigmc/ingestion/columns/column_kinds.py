@@ -31,7 +31,7 @@ from bigmc.ingestion.parts.spool import read_once
 from bigmc.ingestion.readers import MATRICES, TEXT_FORMATS
 from bigmc.ingestion.sources.source import Source, no_rows
 from bigmc.lazy import LazyModule
-from bigmc.options.ingest import IngestKeywords, IngestOptions, columns_of, format_examples
+from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions, columns_of, format_examples
 
 pc = LazyModule("pyarrow.compute")
 
@@ -43,8 +43,6 @@ MOSTLY = 0.9
 """Share of numbers in a column above which `fit` reports why it is not read as numbers."""
 _LONG, _KEPT = 100, 40
 """Longer texts, in bytes, are neither numbers nor dates; and the characters to keep of them."""
-FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
-"""Options that name columns of features."""
 
 
 @dataclass

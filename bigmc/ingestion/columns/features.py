@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
@@ -27,7 +26,7 @@ from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.rejects import NOT_A_NUMBER
 from bigmc.store.feature_map import FeatureMap
-from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.csr import Rows, sum_of_rows
 
 Samples = Rows | NDArray[Any]
 """Samples in row order, sparse or as a 2-D array."""
@@ -342,10 +341,10 @@ class FeatureSpec:
         for name in self.numeric:
             index, sign = hash_names([name], bits)
             values = numbers[name].values * sign[0]
-            pieces.append(_column_entries(int(index[0]), values, self.n_features))
+            pieces.append(Rows.of_feature(int(index[0]), values, self.n_features))
         for position, values in enumerate(dense.T):
-            pieces.append(_column_entries(self.hasher.n_features + position, values, self.n_features))
-        return add_rows(pieces, self.n_features)
+            pieces.append(Rows.of_feature(self.hasher.n_features + position, values, self.n_features))
+        return sum_of_rows(pieces, self.n_features)
 
     def mapped(self, samples: Samples) -> Samples:
         """Apply the feature map, if any, to dense samples.
@@ -364,27 +363,6 @@ class FeatureSpec:
                 "give samples like those of the training data",
             )
         return self.map.transform(samples)
-
-
-def add_rows(pieces: list[Rows], n_features: int) -> Rows:
-    """Return the sum of batches of the same samples; entries that cancel to zero stay stored."""
-    if len(pieces) == 1:
-        return pieces[0]._replace(n_features=n_features)
-    n_rows = pieces[0].n_rows
-    samples = np.concatenate([np.repeat(np.arange(n_rows), np.diff(p.indptr)) for p in pieces])
-    indices = np.concatenate([p.indices for p in pieces])
-    data = np.concatenate([p.data for p in pieces])
-    wide = data.astype(np.int32) if data.dtype.kind == "i" else data.astype(np.float64)
-    matrix = scipy.sparse.coo_array((wide, (samples, indices)), shape=(n_rows, n_features)).tocsr()
-    matrix.sum_duplicates()
-    return Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, n_features)
-
-
-def _column_entries(index: int, values: NDArray[np.float64], n_features: int) -> Rows:
-    """Return one feature as rows; zeros are not stored, as in ``FeatureHasher``."""
-    stored = values != 0
-    indptr = np.concatenate(([0], np.cumsum(stored))).astype(np.int64)
-    return Rows(indptr, np.full(indptr[-1], index, dtype=np.int32), values[stored], n_features)
 
 
 def _is_category(kind: pa.DataType) -> bool:

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from typing import cast
 
 from bigmc.errors import DataError
-from bigmc.options.ingest import IngestKeywords, IngestOptions
+from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions
 
-_COLUMNS = ("text", "categorical", "one_hot", "numeric", "dense", "date", "keep")
+_COLUMNS = (*FEATURES, "keep")
 
 
 def has_patterns(options: IngestOptions) -> bool:

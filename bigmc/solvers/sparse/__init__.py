@@ -22,7 +22,7 @@ Which method is taken is decided in `solve.solve`, when memory is planned:
   (`ridge.row_blocks`). Chunks follow if its intercept, which is shrunk, keeps it from the tolerance.
 * They do not fit, and a random sample has enough rows for each of its features with weights, whose columns
   of all samples do not fit either: subsampled Newton (`sampled.subsampled_newton`), step 4 on the sample,
-  whose loss is corrected to the gradient of all.
+  whose loss is corrected to the gradient of all. It has no more rows than that takes.
 * They do not fit, otherwise: step 4 on chunk after chunk of all samples, the loss of each corrected likewise
   (`chunks.rounds`), in columns that `scratch` keeps compressed. With more candidates than sweeps have memory
   for, stochastic steps of reduced variance take its place (`chunks.row_rounds`).

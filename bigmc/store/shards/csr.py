@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 
@@ -27,6 +29,13 @@ class Rows(NamedTuple):
         indptr = np.concatenate([[0], np.cumsum(stored.sum(axis=1, dtype=np.int64))])
         return cls(indptr, np.nonzero(stored)[1].astype(np.int32), values[stored], values.shape[1])
 
+    @classmethod
+    def of_feature(cls, index: int, values: NDArray[np.float64], n_features: int) -> Rows:
+        """Return the values of one feature, shape (n_rows,), as rows; zeros are not stored."""
+        stored = values != 0
+        indptr = np.concatenate(([0], np.cumsum(stored))).astype(np.int64)
+        return cls(indptr, np.full(indptr[-1], index, dtype=np.int32), values[stored], n_features)
+
     @property
     def n_rows(self) -> int:
         """Number of samples."""
@@ -48,3 +57,17 @@ class Rows(NamedTuple):
         first, last = self.indptr[0], self.indptr[-1]
         indices, data = self.indices[first:last], self.data[first:last]
         return self._replace(indptr=indptr, indices=indices[entries], data=data[entries])
+
+
+def sum_of_rows(pieces: Sequence[Rows], n_features: int) -> Rows:
+    """Return the sum of batches of the same samples; entries that cancel to zero stay stored."""
+    if len(pieces) == 1:
+        return pieces[0]._replace(n_features=n_features)
+    n_rows = pieces[0].n_rows
+    samples = np.concatenate([np.repeat(np.arange(n_rows), np.diff(p.indptr)) for p in pieces])
+    indices = np.concatenate([p.indices for p in pieces])
+    data = np.concatenate([p.data for p in pieces])
+    wide = data.astype(np.int32) if data.dtype.kind == "i" else data.astype(np.float64)
+    matrix = scipy.sparse.coo_array((wide, (samples, indices)), shape=(n_rows, n_features)).tocsr()
+    matrix.sum_duplicates()
+    return Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, n_features)
