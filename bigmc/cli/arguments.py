@@ -140,13 +140,16 @@ class _Declared:
         shown: Any = option.shown if option.shown is not None else is_given
         if default is None and isinstance(self.default, str):
             shown = self.default
+        described = option.help
+        if isinstance(shown, str):  # click would write it in parentheses
+            described, shown = f"{option.help}  [default: {shown}]", False
         more: Mapping[str, Any] = {"default": default} if is_given else {"required": True}
         return click.Option(
             [self.name, *self._flags(default)],
             type=self._type(),
             is_flag=self._kind is bool or None,
             multiple=is_list,
-            help=option.help,
+            help=described,
             metavar=option.metavar or _METAVARS.get(str if option.parse is not None else self._kind),
             envvar=variable,
             show_envvar=variable is not None,
