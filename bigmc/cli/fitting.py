@@ -27,7 +27,7 @@ class Fit(Working, RawOptions):
     )
     label: str | None = option(None, "Label column.", metavar="COLUMN")
     dense: list[str] | None = option(
-        None, "Number that becomes one feature; may be repeated.", metavar="COLUMN"
+        None, "Number that becomes one feature, or a pattern like 'x*'; may be repeated.", metavar="COLUMN"
     )
     date: list[str] | None = option(
         None, "Date or time; becomes day, month, weekday and hour; may be repeated.", metavar="COLUMN"

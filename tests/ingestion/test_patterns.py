@@ -44,3 +44,15 @@ def test_what_other_options_name_does_not_match(wide, tmp_path):
             bigmc.ingest(wide, tmp_path / "d.bigmc", dense=dense, **options)
     dataset = bigmc.ingest(wide, tmp_path / "d.bigmc", dense="x1*", categorical="*2", **options)
     assert (dataset.features["dense"], dataset.features["categorical"]) == (["x1", "x10"], ["kind 2"])
+
+
+def test_a_fit_takes_patterns(wide, tmp_path):
+    options = {"label": "y", "split": "train=0.7,test=0.3"}
+    patterns = {"dense": "x1*", "categorical": "kind*"}
+    named = {"dense": ["x1", "x10"], "categorical": ["kind 1", "kind 2"]}
+    one, other = (
+        bigmc.fit(wide, tmp_path / name, **options, **columns)
+        for name, columns in (("p.model", patterns), ("n.model", named))
+    )
+    assert one["columns"] == other["columns"]
+    assert (tmp_path / "p.model").read_bytes() == (tmp_path / "n.model").read_bytes()

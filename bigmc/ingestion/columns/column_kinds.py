@@ -17,6 +17,7 @@ from bigmc.ingestion.columns.date_formats import ISO
 from bigmc.ingestion.columns.number_columns import Numbers, as_float, is_number, null_mask
 from bigmc.ingestion.columns.number_formats import Doubt, NumberFormat
 from bigmc.ingestion.columns.odd_values import main_format, told
+from bigmc.ingestion.columns.patterns import expand_given
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount, category_texts
 from bigmc.ingestion.columns.value_formats import (
     MISSING_TEXTS,
@@ -206,9 +207,10 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     """Return the options of an ingest, completed with column types detected in a sample of the rows.
 
     Without any column of features all columns become some, but for label, group, weight and those to keep:
-    numbers, categories of few values, and else texts. Categories of few values become indicators where no
-    text is hashed beside them. Missing numbers and dates are filled with the mean; where there are any, or
-    values of the sample are missing, missing texts and categories are empty ones. What was given stays.
+    numbers, categories of few values, and else texts. Patterns become the columns that they match. Categories
+    of few values become indicators where no text is hashed beside them. Missing numbers and dates are filled
+    with the mean; where there are any, or values of the sample are missing, missing texts and categories are
+    empty ones. What was given stays.
 
     Raises
     ------
@@ -217,6 +219,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     """
     if read_once(source):
         return ColumnKinds(options)  # do not consume sources that can be read only once
+    options = expand_given(source, options)
     named = any(options.get(kind) for kind in FEATURES)
     texts: tuple[str, ...] = ()
     dense = (*columns_of(options.get("dense")), *columns_of(options.get("date")))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import cast
+from typing import Any, cast
 
 from bigmc.errors import DataError
+from bigmc.ingestion.parts.scan import expand_sources, schema
+from bigmc.ingestion.readers import MATRICES
 from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions
 
 _COLUMNS = (*FEATURES, "keep")
@@ -58,6 +60,19 @@ def expand_patterns(options: IngestOptions, columns: Sequence[str], path: str) -
             names += matching
         expanded[option] = tuple(names)
     return options.but(cast(IngestKeywords, expanded))
+
+
+def expand_given(source: Any, given: IngestKeywords) -> IngestKeywords:
+    """Return given options with their patterns expanded, as `expand_patterns` does; matrices have none."""
+    options = IngestOptions().but(given)
+    if not has_patterns(options):
+        return given
+    sources = expand_sources(source, options)
+    if sources[0].format in MATRICES:
+        return given
+    expanded = expand_patterns(options, schema(sources[:1], ()).names, sources[0].path)
+    columns = {option: getattr(expanded, option) for option in _COLUMNS if option in given}
+    return cast(IngestKeywords, {**given, **columns})
 
 
 def _is_pattern(name: str) -> bool:
