@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from numbers import Integral
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -121,8 +120,6 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         sample_weight: ArrayLike | None = None,
         checkpoint: Checkpoint | None = None,
         progress: ProgressCallback = silent,
-        scratch: Path | None = None,
-        start: Model | None = None,
     ) -> Self:
         """Train on a dataset, with options for long runs.
 
@@ -136,10 +133,6 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
             Where the state is saved during training, and read at the start.
         progress : callable, optional
             Called with a `Progress` after every pass.
-        scratch : Path, optional
-            Folder for scores that do not fit into memory; by default the system's temporary folder.
-        start : Model, optional
-            A model with the same kind and features to start from.
         """
         learner = self.learner(random_state=self._seed())
         with opened(self.engine) as engine:
@@ -148,8 +141,6 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
                 Resources(engine, resolve_limit(self.memory_limit, engine.process_memory), progress),
                 sample_weight=sample_weight,
                 checkpoint=checkpoint,
-                scratch=scratch,
-                start=start,
             )
         for note in trained.notes:
             warnings.warn(note, ConvergenceWarning, stacklevel=3)

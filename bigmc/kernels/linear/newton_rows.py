@@ -53,7 +53,8 @@ def gradient_rows(loss, span, rows, samples, kept, out, curvature):
     rows : Rows
     samples : Samples
     kept : array of shape (n_samples,), of uint64, or (n_samples, width), of the type of the scores
-        Filled with what `hessian_rows` needs, see the loss's `row_residuals`.
+        Filled with what `hessian_rows` needs, see the loss's `row_residuals`: of hinges a bit for every
+        group of lanes that is not zero.
     out, curvature : arrays of shape (n_slots, width)
         Added to.
     """

@@ -66,8 +66,8 @@ class BinnedSource:
     """The columns of a dataset as codes, block by block; edges are computed when a block is first read.
 
     Columns have at most `max_bins` bins, besides missing values, whose edges come from the samples in
-    `counted`. `blocks` says where codes are kept between two passes. `nnz_read` and `bytes_read` count
-    the entries and the decoded bytes of the shards so far.
+    `counted`. `blocks` says where codes are kept between two passes. `bytes_read` counts the
+    decoded bytes of the shards so far.
     """
 
     def __init__(
@@ -83,7 +83,6 @@ class BinnedSource:
         self.ranges = list(ranges)
         self.keeps = blocks is Residency.MEMORY
         self.bytes_read = 0
-        self.nnz_read = 0
         self._limit = max_bins - 1
         self._counted = counted
         self._engine = engine
@@ -98,11 +97,9 @@ class BinnedSource:
                 coded = self._kept[number]
                 if coded is None:
                     coded = self._kept[number] = self._coded(number, read_block(self.dataset, lo, hi))
-                self.nnz_read += len(coded.rows)
                 yield coded
             return
         for number, block in enumerate(stream_blocks(self.dataset, self.ranges)):
-            self.nnz_read += block.nnz
             yield self._coded(number, block)
 
     def edges_of(self, feature: int) -> NDArray[np.float64]:

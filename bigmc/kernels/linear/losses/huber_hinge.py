@@ -108,7 +108,7 @@ class HuberHinge(SquaredHinge):
             numbers[2] += weight * 2.0 * bounded * (margin - bounded)
 
     def row_residuals(self, samples, i, kept, work):
-        # kept: 1 if any margin is positive, else 0
+        # kept: every bit if any margin is positive, else 0
         scores, labels, residual, curvature = samples.scores, samples.labels, work.residual, work.curvature
         zero, one = scores.dtype.type(0), scores.dtype.type(1)
         c = labels[i, 0]
@@ -122,15 +122,8 @@ class HuberHinge(SquaredHinge):
             count += curvature[r]
         residual[c] = -total
         curvature[c] = count
-        kept[i] = total > zero
-        if total == zero:
-            return np.uint64(0)
-        return groups_of(EVERY_GROUP, np.uint64(residual.shape[0]) // _EIGHT, work.groups)
-
-    def row_groups(self, kept, i, work):
-        if kept[i] == 0:
-            return np.uint64(0)
-        return groups_of(EVERY_GROUP, np.uint64(work.groups.shape[0] - 1), work.groups)
+        kept[i] = EVERY_GROUP if total > zero else np.uint64(0)
+        return groups_of(kept[i], np.uint64(residual.shape[0]) // _EIGHT, work.groups)
 
     def row_turn(self, samples, i, kept, used, work):
         scores, move = samples.scores, work.move

@@ -17,7 +17,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.products import EVERY_GROUP, groups_of
+from bigmc.kernels.linear.products import groups_of
 
 
 class RowWork(NamedTuple):
@@ -168,4 +168,6 @@ class LossKernels(NamedTuple):
         squares[0] += square
 
     def row_groups(self, kept, i, work):
-        return groups_of(EVERY_GROUP, np.uint64(work.groups.shape[0] - 1), work.groups)
+        if kept[i] == 0:
+            return np.uint64(0)
+        return groups_of(kept[i], np.uint64(work.groups.shape[0] - 1), work.groups)

@@ -147,6 +147,9 @@ class LogLoss(LossKernels):
         curvature[c] = half * own * total * others * total
         return groups_of(EVERY_GROUP, np.uint64(residual.shape[0]) // _EIGHT, work.groups)
 
+    def row_groups(self, kept, i, work):
+        return groups_of(EVERY_GROUP, np.uint64(work.groups.shape[0] - 1), work.groups)
+
     def row_turn(self, samples, i, kept, used, work):
         move = work.move
         width = np.uint64(samples.scores.shape[1])

@@ -245,11 +245,6 @@ class SquaredHinge(LossKernels):
         work.curvature[c] = count
         return used
 
-    def row_groups(self, kept, i, work):
-        if kept[i] == 0:
-            return np.uint64(0)
-        return groups_of(kept[i], np.uint64(work.groups.shape[0] - 1), work.groups)
-
     def row_turn(self, samples, i, kept, used, work):
         scores, move = samples.scores, work.move
         width = np.uint64(scores.shape[1])
@@ -280,7 +275,7 @@ class SquaredHingeOfSets(SquaredHinge):
     """With the Newton steps of any number of labels."""
 
     def row_residuals(self, samples, i, kept, work):
-        # kept: 1 if any margin is positive, else 0
+        # kept: every bit if any margin is positive, else 0
         scores, labels = samples.scores, samples.labels
         residual, curvature, others, margins = work.residual, work.curvature, work.others, work.margins
         width = np.uint64(scores.shape[1])
@@ -307,13 +302,8 @@ class SquaredHingeOfSets(SquaredHinge):
                     curvature[r] += above
                     count += above
                 curvature[c] = count
-        kept[i] = any_positive
-        return groups_of(EVERY_GROUP, width // _EIGHT, work.groups) if any_positive else np.uint64(0)
-
-    def row_groups(self, kept, i, work):
-        if kept[i] == 0:
-            return np.uint64(0)
-        return groups_of(EVERY_GROUP, np.uint64(work.groups.shape[0] - 1), work.groups)
+        kept[i] = EVERY_GROUP if any_positive else np.uint64(0)
+        return groups_of(kept[i], width // _EIGHT, work.groups)
 
     def row_turn(self, samples, i, kept, used, work):
         scores, labels, move = samples.scores, samples.labels, work.move
