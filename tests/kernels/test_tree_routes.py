@@ -51,7 +51,8 @@ def test_trees_send_samples_where_asking_every_node_does(n_samples):
             columns = np.full((2, 64 * n_words), 3, np.uint8)
             transpose_codes(here, columns)
             edges, missing = np.full(2, N_EDGES), np.ones(2, np.bool_)
-            table = Table(here, columns, np.arange(lo, lo + 2), edges, missing, np.zeros(2, np.uint64), 0, 14)
+            places, alone, firsts = np.arange(2), np.zeros(2, np.int64), np.zeros(2, np.uint64)
+            table = Table(here, columns, np.arange(lo, lo + 2), edges, missing, places, alone, firsts, 0, 14)
             route(0, n_trees, table, level, members, above)
     for tree in range(n_trees):
         words = np.empty(n_words, np.uint64)

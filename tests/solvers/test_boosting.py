@@ -18,7 +18,7 @@ from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses, RowResponses
 from bigmc.solvers.boosting.pricing import Best, CutOracle, LocalScan
 from bigmc.solvers.boosting.restricted_master import Master, Point
-from bigmc.solvers.boosting.tree_growth import TreeGrower
+from bigmc.solvers.boosting.tree_growth import TreeGrower, TreePlan
 from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.loop import RunContext
 from bigmc.store.block import Residency
@@ -284,10 +284,12 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
     u[np.arange(250), y] = -(u.sum(axis=1) - u[np.arange(250), y])
     cuts = np.concatenate([all_cuts(X, False), np.ones((250, 1))], axis=1)
     answers = {}
-    # With the histograms of all trees kept, those of a few at a time, and none.
-    for ranges, room in (([(0, 7)], 10**7), ([(0, 2), (2, 7)], 20_000), ([(0, 7)], 0)):
+    # With the histograms of all trees kept, those of a few at a time, and none; tables of codes kept or not.
+    for ranges, room, tables in (([(0, 7)], 10**7, 10**6), ([(0, 2), (2, 7)], 20_000, 0), ([(0, 7)], 0, 0)):
         source = BinnedSource(dataset, ranges, Residency.MEMORY, 255, np.ones(250, bool), engine)
-        search = TreeOracle(TreeGrower(source, 250, 2, room, engine), responses, 4, 2, engine)
+        search = TreeOracle(
+            TreeGrower(source, 250, TreePlan(2, room, tables), engine), responses, 4, 2, engine
+        )
         found = search.price(Duals(u, 1.0), 5)
         answers[room] = [found.learners.keys(), found.classes.tolist(), found.places.tolist()]
         again = search.answers(found.learners)
@@ -336,7 +338,7 @@ def test_histograms_kept_or_not_lead_to_the_same_deep_trees():
     found = []
     for room in (10**8, 10**5, 0):
         source = BinnedSource(dataset, [(0, 7)], Residency.MEMORY, 255, np.ones(600, bool), engine)
-        search = TreeOracle(TreeGrower(source, 600, 4, room, engine), responses, 4, 4, engine)
+        search = TreeOracle(TreeGrower(source, 600, TreePlan(4, room, room), engine), responses, 4, 4, engine)
         found.append(search.price(Duals(u, 1.0), 12))
     for other in found[1:]:
         assert other.learners.keys() == found[0].learners.keys()

@@ -38,12 +38,26 @@ class CutColumns(NamedTuple):
     firsts: NDArray[np.int64]
 
 
-class Table(NamedTuple):
-    """Codes of some columns, those of a sample side by side.
+class Places(NamedTuple):
+    """Where the codes of some columns of a block are in a table.
 
-    `codes` has the shape (n_samples, n_columns), `columns` the same codes column after column, in whole
-    words of 64 samples. A column with missing values has their code last. In a histogram these columns
-    have `n_cells` cells from `at` on, and each column from ``at + firsts`` on.
+    Column ``columns[p]`` of the block has the place `place[p]`, alone if `member[p]` is 0. Columns that
+    share a place have two bins each, and no sample is above in two of them: its code is the member, from 1,
+    in which it is above, or 0. All arrays have the shape (n_columns,); columns increase.
+    """
+
+    columns: NDArray[np.int64]
+    place: NDArray[np.int64]
+    member: NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """Codes of some columns, whose features increase, those of a sample side by side.
+
+    `codes` has the shape (n_samples, n_places), `columns` the same codes place after place, in whole
+    words of 64 samples. For `place` and `member` of each feature see `Places`. A column with missing values
+    has their code last. In a histogram the table has `n_cells` cells from `at` on, and each place those
+    from ``at + firsts`` on.
     """
 
     codes: NDArray[np.uint8]
@@ -51,6 +65,8 @@ class Table(NamedTuple):
     features: NDArray[np.int64]
     n_edges: NDArray[np.int64]
     missing: NDArray[np.bool_]
+    place: NDArray[np.int64]
+    member: NDArray[np.int64]
     firsts: NDArray[np.uint64]
     at: int
     n_cells: int

@@ -23,7 +23,6 @@ data once for every level. Memory is that of a training on threads, in each proc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -35,7 +34,7 @@ from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.cluster_pricing import Columns, RunCache
 from bigmc.solvers.boosting.forest import Grown, Roots
 from bigmc.solvers.boosting.learners import Learners
-from bigmc.solvers.boosting.tree_growth import TreeGrower
+from bigmc.solvers.boosting.tree_growth import TreeGrower, TreePlan
 from bigmc.store.block import Residency
 
 R = TypeVar("R")
@@ -43,15 +42,6 @@ Edges = dict[int, NDArray[np.float64]]
 
 #: Parts per worker that keeps the codes, so that none waits long for the last.
 _PARTS_EACH = 4
-
-
-@dataclass(frozen=True)
-class TreePlan:
-    """How a worker grows trees: levels, bytes of histograms, and threads."""
-
-    depth: int
-    histogram_bytes: int
-    n_threads: int
 
 
 class WorkerGrower:
@@ -173,7 +163,7 @@ def _grower(columns: Columns, plan: TreePlan) -> TreeGrower:
         engine, counted = ThreadEngine(plan.n_threads), columns.array("counted")
         dataset, ranges = columns.dataset, columns.ranges
         source = BinnedSource(dataset, ranges, columns.blocks, columns.max_bins, counted, engine)
-        return TreeGrower(source, dataset.n_samples, plan.depth, plan.histogram_bytes, engine)
+        return TreeGrower(source, dataset.n_samples, plan, engine)
 
     return _GROWERS.get(columns.folder, 0, make)
 

@@ -12,7 +12,7 @@ from bigmc.kernels.boosting.bins import MAX_EDGES
 from bigmc.kernels.boosting.cuts import LANES
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.restricted_master import tile_rows
-from bigmc.solvers.boosting.tree_growth import TABLE_BYTES
+from bigmc.solvers.boosting.tables import TABLE_BYTES
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
@@ -34,6 +34,8 @@ _THREAD = 3 << 20
 _THREADS_PART = 8
 #: Part of the limit for the histograms of trees, if the codes stay in memory.
 _HISTOGRAMS_PART = 8
+#: Part of what is left then for the codes side by side: the answers of learners need the rest.
+_TABLES_PART = 4
 #: Compiled kernels with the pages of LLVM that load them (22 MB were measured, 25 on another machine), chunks
 #: being decoded, tables of the learners.
 _WORKSPACE = 22 << 20
@@ -47,7 +49,7 @@ class _Needs:
     of one thread; `learner` the maximum bytes of the answer of one learner while it is searched for and
     afterwards; `codes` those of all columns and of what is read to make them; `largest_column` those of
     the smallest block that can hold every column; `entry` those of an entry; `columns` is the maximum of
-    a block.
+    a block. `tables` are the bytes of the codes of all columns that trees may cut, side by side.
     """
 
     fixed: tuple[tuple[str, int], ...]
@@ -59,6 +61,7 @@ class _Needs:
     columns: int
     n_classes: int
     grows_trees: bool
+    tables: int
 
     def threads(self, limit: int) -> int:
         return max(self.thread, limit // _THREADS_PART)
@@ -85,6 +88,7 @@ class BoostingPlan:
     n_threads: int
     parts_at_once: int
     histogram_bytes: int
+    table_bytes: int
     needs: _Needs
     block_bytes: int | None
 
@@ -123,18 +127,27 @@ class _Layout:
     threads: int
     bytes_of_part: int
     histograms: int
+    tables: int
 
 
 def plan_memory(
-    dataset: Dataset, *, limit: int, tol: float, depth: int, cut_kind: CutKind, block_bytes: int | None = None
+    dataset: Dataset,
+    *,
+    limit: int,
+    tol: float,
+    depth: int,
+    cut_kind: CutKind,
+    block_bytes: int | None = None,
+    n_columns: int = 0,
 ) -> BoostingPlan:
     """Divide the memory limit of a run, in bytes, for a relative gap `tol` and learners of a depth.
 
-    With `block_bytes`, blocks of at most this size are streamed although everything might fit.
+    Trees may cut `n_columns`, whose codes stay side by side if that takes little of the limit. With
+    `block_bytes`, blocks of at most this size are streamed although everything might fit.
     `MemoryLimitError` if the limit cannot work, with every item and the least limit that would.
     """
     dtype = _dual_type(dataset, tol)
-    needs = _needs(dataset, dtype, depth, cut_kind)
+    needs = _needs(dataset, dtype, depth, cut_kind, n_columns)
     layout = plan_within(limit, lambda n_bytes: _layout(needs, n_bytes, block_bytes))
     return BoostingPlan(
         memory=layout.memory,
@@ -145,6 +158,7 @@ def plan_memory(
         n_threads=layout.threads // needs.thread,
         parts_at_once=1 + layout.memory.free // (layout.bytes_of_part + needs.thread),
         histogram_bytes=layout.histograms,
+        table_bytes=layout.tables,
         needs=needs,
         block_bytes=block_bytes,
     )
@@ -169,7 +183,7 @@ def _width(dataset: Dataset) -> int:
     return -(-dataset.n_classes // LANES) * LANES
 
 
-def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind) -> _Needs:
+def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind, n_columns: int) -> _Needs:
     n, n_features, n_classes = dataset.n_samples, dataset.n_features, dataset.n_classes
     column_nnz = dataset.column_nnz()
     longest = int(column_nnz.max(initial=0))
@@ -204,6 +218,7 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind
         columns=min(n_features, _BLOCK_COLUMNS),
         n_classes=n_classes,
         grows_trees=trees,
+        tables=n_columns * (2 * n + 64) if trees else 0,
     )
 
 
@@ -211,10 +226,13 @@ def _layout(needs: _Needs, limit: int, block_bytes: int | None) -> _Layout:
     """Return the layout of a limit: everything in memory if the learners have space too, else blocks."""
     items, threads = needs.resident(limit), needs.threads(limit)
     histograms = limit // _HISTOGRAMS_PART if needs.grows_trees else 0
-    in_memory = Plan.of(limit, [*items, ("codes", needs.codes), ("histograms", histograms)])
-    if block_bytes is None and in_memory.free >= _MANY_LEARNERS * needs.learner * needs.n_classes:
+    kept = [*items, ("codes", needs.codes), ("histograms", histograms)]
+    spare = Plan.of(limit, kept).free - _MANY_LEARNERS * needs.learner * needs.n_classes
+    if block_bytes is None and spare >= 0:
         block_bytes = max(_LARGEST_BLOCK, needs.largest_column)
-        return _Layout(in_memory, True, block_bytes, threads, _LARGEST_BLOCK, histograms)
+        tables = min(needs.tables, spare // _TABLES_PART)
+        in_memory = Plan.of(limit, [*kept, ("tables of codes", tables)])
+        return _Layout(in_memory, True, block_bytes, threads, _LARGEST_BLOCK, histograms, tables)
     if block_bytes is None:
         block_bytes = min(_LARGEST_BLOCK, Plan.of(limit, items).free // 5)
     block_bytes = max(block_bytes, needs.largest_column)
@@ -222,7 +240,7 @@ def _layout(needs: _Needs, limit: int, block_bytes: int | None) -> _Layout:
     items.append(("two blocks", blocks))
     learners = ("learners", needs.learner * needs.n_classes)
     Plan.of(limit, [*items, learners]).check("training the boosted learner")
-    return _Layout(Plan.of(limit, items), False, block_bytes, threads, blocks, 0)
+    return _Layout(Plan.of(limit, items), False, block_bytes, threads, blocks, 0, 0)
 
 
 def _fits(needs: _Needs, limit: int, block_bytes: int | None, n_bytes: int) -> bool:

@@ -20,7 +20,7 @@ from bigmc.errors import DataError
 from bigmc.solvers import loop
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
-from bigmc.solvers.boosting.cluster_tree_growth import TreePlan, WorkerGrower
+from bigmc.solvers.boosting.cluster_tree_growth import WorkerGrower
 from bigmc.solvers.boosting.memory_plan import BoostingPlan, plan_memory
 from bigmc.solvers.boosting.options import BoostingOptions, CutKind
 from bigmc.solvers.boosting.oracle import Oracle
@@ -29,7 +29,7 @@ from bigmc.solvers.boosting.pricing import CutOracle, LocalScan, Scan
 from bigmc.solvers.boosting.restricted_master import Master
 from bigmc.solvers.boosting.rounds import FULL, Rounds
 from bigmc.solvers.boosting.state import Stages, State
-from bigmc.solvers.boosting.tree_growth import Grower, TreeGrower
+from bigmc.solvers.boosting.tree_growth import Grower, TreeGrower, TreePlan
 from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import RunContext
@@ -84,8 +84,10 @@ def solve(
         raise DataError("there is only one class", "train on labels of at least two classes")
     if dataset.class_counts().sum() < max(dataset.n_samples, 1):
         raise DataError("some samples have no label", "train on labelled samples only")
+    frequent = options.frequent_columns(dataset)
     plan = plan_memory(
         dataset,
+        n_columns=dataset.n_features if frequent is None else int(np.count_nonzero(frequent)),
         limit=memory_limit,
         tol=options.tol,
         depth=options.max_depth,
@@ -108,7 +110,7 @@ def solve(
     }
     saved = loop.load(context, fingerprint)
     with run.oracle() as oracle:
-        rounds = Rounds(oracle, master, plan, run.local, options, options.frequent_columns(dataset))
+        rounds = Rounds(oracle, master, plan, run.local, options, frequent)
         certificate, stopped = loop.run(rounds, context, fingerprint, saved)
         thresholds = rounds.thresholds()
     return _solution(rounds.state, certificate, thresholds, options, run.limit_for_more(stopped))
@@ -185,13 +187,15 @@ class _Run:
     def oracle(self) -> Iterator[Oracle]:
         """Yield the search over the columns, which reads them in this process or on the engine's workers."""
         plan, options, dataset = self._plan, self._options, self._dataset
-        blocks, max_bins, histogram_bytes = plan.residency, options.max_bins, plan.histogram_bytes
+        blocks, max_bins = plan.residency, options.max_bins
         engine, trees = self._context.engine, options.grows_trees
+        n_threads = min(engine.n_threads, plan.n_threads)
+        how = TreePlan(options.max_depth, plan.histogram_bytes, plan.table_bytes, n_threads)
         if engine.shares_memory:
             source = BinnedSource(dataset, plan.ranges, blocks, max_bins, self._counted, self.local)
             n = dataset.n_samples
             if trees:
-                yield self._tree_oracle(TreeGrower(source, n, options.max_depth, histogram_bytes, self.local))
+                yield self._tree_oracle(TreeGrower(source, n, how, self.local))
             else:
                 yield self._cut_oracle(LocalScan(source, n, self._cut_kind, self.local))
             return
@@ -200,7 +204,6 @@ class _Run:
         scratch = self._context.scratch
         with columns_of(dataset, ranges, blocks, max_bins, self._counted, self._cut_kind, scratch) as columns:
             if trees:
-                how = TreePlan(options.max_depth, histogram_bytes, min(engine.n_threads, plan.n_threads))
                 yield self._tree_oracle(WorkerGrower(columns, how, workers))
             else:
                 yield self._cut_oracle(WorkerScan(columns, workers))

@@ -9,7 +9,8 @@ for every level, all trees are grown at once, and every node is summed up. Sums 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,18 +18,25 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import Table
-from bigmc.kernels.boosting.trees import add_samples, find_peaks, open_level, route, tabulate, transpose_codes
-from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
-from bigmc.solvers.boosting.forest import WORD, Forest, Grown, Roots, answers_of, at_roots, n_words
+from bigmc.kernels.boosting.trees import add_samples, find_peaks, open_level, route
+from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.forest import Forest, Grown, Roots, answers_of, at_roots
 from bigmc.solvers.boosting.learners import NOWHERE, Learners
 from bigmc.solvers.boosting.oracle import ColumnReader, OnColumns
+from bigmc.solvers.boosting.tables import CodeTables
 
-#: Bytes of a table, which holds its codes twice, and its columns at most: a row of histograms should stay in
-#: the cache.
-TABLE_BYTES = 8 << 20
-_TABLE_COLUMNS = 32
 #: Bytes of the nodes of samples that are processed together to find the answers of trees again.
 _ANSWER_NODES = 32 << 20
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """How trees grow: their levels, at least 2, bytes of their histograms and of kept tables, and threads."""
+
+    depth: int
+    histogram_bytes: int
+    table_bytes: int = 0
+    n_threads: int = 1
 
 
 class Grower(ColumnReader, Protocol):
@@ -48,30 +56,31 @@ class Grower(ColumnReader, Protocol):
 
 
 class TreeGrower(OnColumns):
-    """Grows trees of `depth` levels, at least 2, over columns that this process reads."""
+    """Grows trees over columns that this process reads."""
 
-    def __init__(
-        self, source: BinnedSource, n_samples: int, depth: int, histogram_bytes: int, engine: Engine
-    ) -> None:
+    def __init__(self, source: BinnedSource, n_samples: int, plan: TreePlan, engine: Engine) -> None:
         super().__init__(source)
-        self.source, self._engine, self._histogram_bytes = source, engine, histogram_bytes
-        self._n_samples, self._depth = n_samples, depth
-        self._codes, self._hist = np.empty(0, np.uint8), np.empty(0, np.int64)
+        self.source, self._engine, self._histogram_bytes = source, engine, plan.histogram_bytes
+        self._n_samples, self._depth = n_samples, plan.depth
+        self._tables = CodeTables(source, n_samples, plan.table_bytes, engine)
+        self._hist, self._root_sums = np.empty(0, np.int64), np.empty((0, 0), np.int64)
         self._weights = np.empty((0, n_samples), np.int64)
-        self._drawn: NDArray[np.bool_] | None = None
 
     def begin(self, weights: NDArray[np.int64], columns: NDArray[np.bool_] | None = None) -> None:
         """Set the weights, shape (n_classes, n_samples), and the columns to cut: None for all."""
-        self._weights, self._drawn = weights, columns
+        self._weights, self._root_sums = weights, np.empty((0, 0), np.int64)
+        self._tables.choose(columns)
 
     def roots(self, n_best: int) -> Roots:
         """Return the `n_best` best roots of every class."""
         classes = range(len(self._weights))
         best = [(np.empty(0), np.empty((0, 5), np.int64))] * len(classes)
-        for table in self._tables(self._drawn):
+        if self.source.keeps and 32 * len(classes) * self._tables.n_cells <= self._histogram_bytes:
+            self._root_sums = np.zeros((len(classes), self._tables.n_cells), np.int64)
+        for table in self._tables:
             for c, peaks in self._engine.map(self._peaks, classes, table, n_best):
                 values, places = (np.concatenate(pair) for pair in zip(best[c], peaks, strict=True))
-                order = _largest(values, n_best)
+                order = _largest(values, places, n_best)
                 best[c] = values[order], places[order]
         places = np.concatenate([peaks for _, peaks in best])
         owners = np.repeat(classes, [len(peaks) for _, peaks in best])
@@ -82,9 +91,9 @@ class TreeGrower(OnColumns):
         n_trees, n_cells, step = len(roots.classes), 0, 0
         n_nodes = 1 << (self._depth - 1)
         if self.source.keeps:
-            blocks = self.source.stream()
-            n_cells = sum(int(b.bins.n_bins[_columns_of(b, self._drawn)].sum()) for b in blocks)
-            step = min(self._histogram_bytes // (8 * n_cells * n_nodes), n_trees) if n_cells else 0
+            n_cells = self._tables.n_cells
+            space = self._histogram_bytes - self._root_sums.nbytes
+            step = min(space // (8 * n_cells * n_nodes), n_trees) if n_cells else 0
         size = step * n_nodes * n_cells
         if len(self._hist) < size:
             self._hist = np.empty(size, np.int64)
@@ -111,7 +120,7 @@ class TreeGrower(OnColumns):
                     slots, added = np.zeros_like(totals), np.zeros(totals.shape, np.uint8)
                     open_level(members, above, totals, False, slots, added)
                 level = np.ascontiguousarray(cuts[:, 2**depth - 1 : 2 ** (depth + 1) - 1])
-                for table in self._tables(asked):
+                for table in self._tables.of(asked):
                     route(0, len(cuts), table, level, members, above)
             answers += answers_of(members, above, trees)
         return answers
@@ -122,45 +131,17 @@ class TreeGrower(OnColumns):
         asked[features[features != NOWHERE]] = True
         return asked
 
-    def _tables(self, drawn: NDArray[np.bool_] | None) -> Iterator[Table]:
-        """Yield the columns with more than one bin, all or drawn; a table is valid until the next one."""
-        n, at, padded = self._n_samples, 0, n_words(self._n_samples) * WORD
-        most = min(max(1, TABLE_BYTES // (2 * n)), _TABLE_COLUMNS)
-        for block in self.source.stream():
-            bins, chosen = block.bins, _columns_of(block, drawn)
-            for first in range(0, len(chosen), most):
-                columns = chosen[first : first + most]
-                size = n * len(columns)
-                if len(self._codes) < size + padded * len(columns):
-                    self._codes = np.zeros(size + padded * len(columns), np.uint8)
-                codes = self._codes[:size].reshape(n, -1)
-                for _ in self._engine.map(_tabulate, range(len(block.base) - 1), block, columns, codes):
-                    pass
-                turned = self._codes[size : size + padded * len(columns)].reshape(-1, padded)
-                transpose_codes(codes, turned)
-                ends = np.cumsum(bins.n_bins[columns])
-                yield Table(
-                    codes=codes,
-                    columns=turned,
-                    features=block.lo + columns,
-                    n_edges=bins.n_edges[columns],
-                    missing=bins.missing[columns],
-                    firsts=(ends - bins.n_bins[columns]).astype(np.uint64),
-                    at=at,
-                    n_cells=int(ends[-1]),
-                )
-                at += int(ends[-1])
-
     def _peaks(self, c: int, table: Table, n_best: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return values, cuts and sides of the best roots of a class in a table."""
-        hist = np.zeros((1, table.n_cells), np.int64)
-        self._add_root(0, table._replace(at=0), [c], hist)
+        kept = len(self._root_sums) > 0
+        hist = self._root_sums[c, table.at :][: table.n_cells] if kept else np.zeros(table.n_cells, np.int64)
+        add_samples(table._replace(at=0), self._weights[c], hist)
         values, places = np.empty(2 * table.n_cells), np.empty((2 * table.n_cells, 5), np.int64)
-        n = find_peaks(hist[0], table, values, places[:, :3], places[:, 3:])
-        order = _largest(values[:n], n_best)
-        places = places[order]
+        n = find_peaks(hist, table, values, places[:, :3], places[:, 3:])
+        values, places = values[:n], places[:n]
         places[:, 0] = table.features[places[:, 0]]
-        return values[order], places
+        order = _largest(values, places, n_best)
+        return values[order], places[order]
 
     def _add_root(self, k: int, table: Table, classes: Sequence[int], hist: NDArray[np.int64]) -> None:
         """Add a table's columns to the histogram of all samples of class ``classes[k]``."""
@@ -170,35 +151,26 @@ class TreeGrower(OnColumns):
         run = self._engine.map
         # The first pass moves the samples down from the roots, and sums up those of each class.
         different, places = np.unique(forest.classes, return_inverse=True)
+        summed = len(self._root_sums) > 0 or not forest.hist.size
         whole = np.zeros((len(different), forest.hist.shape[2]), np.int64)
-        for table in self._tables(self._drawn):
+        for table in self._tables:
             for _ in run(forest.route, forest.parts, table):
                 pass
-            if forest.hist.size:
+            if not summed:
                 for _ in run(self._add_root, range(len(different)), table, different, whole):
                     pass
         if forest.hist.size:
-            forest.hist[:, 0] = whole[places]
+            forest.hist[:, 0] = whole[places] if not summed else self._root_sums[forest.classes]
         for _ in range(1, self._depth):
             forest.next_level()
             for _ in run(forest.enter, forest.parts):
                 pass
-            for table in self._tables(self._drawn):
+            for table in self._tables:
                 for _ in run(forest.offer, forest.parts, table):
                     pass
         return forest.grown()
 
 
-def _columns_of(block: CodedBlock, drawn: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-    """Return the drawn columns of a block, counted within it, that have more than one bin."""
-    columns = block.bins.columns
-    return columns if drawn is None else columns[drawn[block.lo + columns]]
-
-
-def _tabulate(shard: int, block: CodedBlock, columns: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:
-    tabulate(columns, block.entries, block.bins.zero, shard, codes)
-
-
-def _largest(values: NDArray[np.float64], n_best: int) -> NDArray[np.int64]:
-    """Return the places of the `n_best` largest values, the largest first; of equal ones the first."""
-    return np.argsort(-values, kind="stable")[:n_best]
+def _largest(values: NDArray[np.float64], places: NDArray[np.int64], n_best: int) -> NDArray[np.int64]:
+    """Return which are the `n_best` largest values, the largest first; of equal ones the first feature's."""
+    return np.lexsort((places[:, 0], -values))[:n_best]

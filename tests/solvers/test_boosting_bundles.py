@@ -1,0 +1,158 @@
+"""Columns that share a place in a table: against dense codes, and trees of them against brute force."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from bigmc.engine import ThreadEngine
+from bigmc.kernels.boosting.trees import bundle_columns
+from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.oracle import Duals
+from bigmc.solvers.boosting.predictions import BitResponses
+from bigmc.solvers.boosting.tables import CodeTables
+from bigmc.solvers.boosting.tree_growth import TreeGrower, TreePlan
+from bigmc.solvers.boosting.trees import TreeOracle
+from bigmc.store.block import Residency
+from bigmc.store.dataset import Dataset
+
+N = 500
+
+
+def mixed(seed=0):
+    """Numbers, indicators of two categories in mixed order, columns that are rarely 1, one of two numbers."""
+    rng = np.random.default_rng(seed)
+    one, other = (rng.integers(0, k, N) for k in (9, 6))
+    indicators = np.concatenate([one[:, None] == np.arange(9), other[:, None] == np.arange(6)], axis=1)
+    rare = rng.random((N, 8)) < 0.04
+    below = np.where(rng.random(N) < 0.1, -1.0, 0.0)  # samples without an entry are above
+    two = np.where(rng.random(N) < 0.3, 2.0, 7.0)  # every sample has an entry
+    numbers = rng.normal(size=(N, 3))
+    numbers[rng.random(N) < 0.2, 0] = np.nan
+    X = np.column_stack([numbers, indicators, rare, below, two]).astype(float)
+    return X[:, rng.permutation(X.shape[1])], rng.integers(0, 3, N)
+
+
+def source_of(X, y, ranges, residency=Residency.MEMORY):
+    dataset = Dataset.from_arrays(X, y, shard_rows=128)
+    return BinnedSource(dataset, ranges, residency, 255, np.ones(N, bool), ThreadEngine(2))
+
+
+def halves(X):
+    return [(0, 11), (11, X.shape[1])]
+
+
+def codes_of(source, feature, x):
+    """Codes of a column by the edges: the number of edges below a value; missing values come last."""
+    edges = source.edges_of(feature)
+    return np.where(np.isnan(x), len(edges) + 1, np.searchsorted(edges, x, side="left"))
+
+
+@pytest.mark.parametrize("residency", Residency)
+@pytest.mark.parametrize("kept_bytes", [0, 10**7])
+def test_tables_have_the_codes_of_all_columns(residency, kept_bytes):
+    X, y = mixed()
+    source = source_of(X, y, halves(X), residency)
+    tables = CodeTables(source, N, kept_bytes, ThreadEngine(2))
+    draws = [np.random.default_rng(k).random(X.shape[1]) < 0.6 for k in range(2)]
+    for drawn in (None, None, *draws, draws[1].copy(), None):
+        tables.choose(drawn)
+        seen, shared, at = [], 0, 0
+        for table in tables:
+            assert table.at == at
+            at += table.n_cells
+            assert (np.diff(table.features) > 0).all()
+            for p, feature in enumerate(table.features):
+                code = codes_of(source, feature, X[:, feature])
+                place, member = table.place[p], table.member[p]
+                expected = code > 0 if member else code
+                for stored in (table.codes[:, place], table.columns[place, :N]):
+                    assert ((stored == member if member else stored) == expected).all()
+                shared += member > 0
+                seen.append(feature)
+        assert sorted(seen) == np.flatnonzero(np.ones(X.shape[1], bool) if drawn is None else drawn).tolist()
+        assert shared >= 5
+
+
+def test_bundles_are_what_first_fit_finds():
+    rng = np.random.default_rng(3)
+    above = rng.random((N, 300)) < 0.01
+    dataset = Dataset.from_arrays(above.astype(float), rng.integers(0, 2, N), shard_rows=200)
+    source = BinnedSource(dataset, [(0, 300)], Residency.MEMORY, 255, np.ones(N, bool), ThreadEngine(1))
+    block = next(source.stream())
+    joins = rng.random(300) < 0.9
+    bundles = np.empty(300, np.int64)
+    bundle_columns(np.arange(300), block.entries, joins, np.zeros(N, np.uint32), bundles)
+    taken, expected = np.zeros((32, N), bool), np.full(300, -1)
+    for column in np.flatnonzero(joins):
+        free = [b for b in range(32) if not (taken[b] & above[:, column]).any()]
+        if free:
+            expected[column] = free[0]
+            taken[free[0]] |= above[:, column]
+    assert bundles.tolist() == expected.tolist()
+    assert len(set(expected.tolist())) > 5
+
+
+def test_no_bundle_has_more_columns_than_a_byte_can_tell_apart():
+    above = np.eye(600)
+    dataset = Dataset.from_arrays(above, np.arange(600) % 2)
+    source = BinnedSource(dataset, [(0, 600)], Residency.MEMORY, 255, np.ones(600, bool), ThreadEngine(1))
+    bundles = np.empty(600, np.int64)
+    everyone = np.ones(600, bool)
+    block = next(source.stream())
+    bundle_columns(np.arange(600), block.entries, everyone, np.zeros(600, np.uint32), bundles)
+    assert np.bincount(bundles).tolist() == [255, 255, 90]
+
+
+def sides_of(X, source, feature, cut, missing_below):
+    code = codes_of(source, feature, X[:, feature])
+    n_edges = len(source.edges_of(feature))
+    return (code > cut) & ~((code == n_edges + 1) & bool(missing_below))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trees_of_bundled_columns_are_the_best_for_their_roots(seed):
+    """Both cuts below the root leave the largest sums; equal ones go to the first feature, in any layout."""
+    X, y = mixed(seed)
+    engine, responses = ThreadEngine(2), BitResponses(y.astype(np.int32), 3)
+    rng = np.random.default_rng(seed)
+    u = np.zeros((N, 8))
+    u[:, :3] = -rng.random((N, 3))
+    u[np.arange(N), y] -= u[:, :3].sum(axis=1)
+    found = []
+    for ranges, room, kept in itertools.product(([(0, X.shape[1])], halves(X)), (10**7, 0), (10**6, 0)):
+        source = source_of(X, y, ranges)
+        search = TreeOracle(TreeGrower(source, N, TreePlan(2, room, kept), engine), responses, 3, 2, engine)
+        found.append(search.price(Duals(u, 1.0), 6))
+    first = found[0]
+    for other in found[1:]:
+        assert other.learners.keys() == first.learners.keys()
+        assert (other.places == first.places).all()
+    cuts = [
+        (feature, cut, below)
+        for feature in range(X.shape[1])
+        for below in ((0, 1) if np.isnan(X[:, feature]).any() else (0,))
+        for cut in range(
+            len(source.edges_of(feature)) + (1 if np.isnan(X[:, feature]).any() and not below else 0)
+        )
+    ]
+    above_of = {key: sides_of(X, source, *key) for key in cuts}
+    checked = 0
+    for c, place in zip(first.classes, first.places, strict=True):
+        tree = first.learners.take(place)
+        if tree.feature[0] < 0:
+            continue
+        root = sides_of(X, source, tree.feature[0], tree.cut[0], tree.missing_below[0])
+        for node, side in ((1, ~root), (2, root)):
+            scores = {
+                key: abs(u[side & above, c].sum()) + abs(u[side & ~above, c].sum())
+                for key, above in above_of.items()
+            }
+            if tree.feature[node] < 0:
+                assert max(scores.values()) <= abs(u[side, c].sum()) + 1e-6
+                continue
+            key = (tree.feature[node], tree.cut[node], int(tree.missing_below[node]))
+            assert scores[key] == pytest.approx(max(scores.values()), abs=1e-6)
+            assert tree.feature[node] == min(k[0] for k, v in scores.items() if v > scores[key] - 1e-12)
+            checked += 1
+    assert checked > 20
