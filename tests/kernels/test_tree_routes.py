@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bigmc.kernels.boosting.arguments import Table
+from bigmc.kernels.boosting.arguments import Entries, Table
 from bigmc.kernels.boosting.trees import open_level, route, transpose_codes, tree_bits
 
 N_EDGES, DEPTH = 5, 3
@@ -21,6 +21,36 @@ def _leaf(codes, cuts):
         above = feature >= 0 and (not missing_below if missing else code > cut)
         node = 2 * node + 1 + above
     return node - (2**DEPTH - 1)
+
+
+def _table(codes, lo, listed):
+    """A table of two columns, side by side or with the entries of two shards, where code 1 has none."""
+    n = len(codes)
+    half = n // 2
+    stored = [(codes[rows, p] != 1).nonzero()[0] for rows in (slice(half), slice(half, n)) for p in (0, 1)]
+    ends = np.cumsum([len(rows) for rows in stored])
+    indptr = np.array([[0, ends[0], ends[1]], [ends[1], ends[2], ends[3]]])
+    coded = [codes[rows + (k > 1) * half, k % 2] for k, rows in enumerate(stored)]
+    base = np.array([0, half, n])
+    entries = Entries(indptr, np.concatenate(stored).astype(np.uint16), np.concatenate(coded), base)
+    columns = np.full((0 if listed else 2, 64 * -(-n // 64)), 3, np.uint8)
+    side_by_side = np.ascontiguousarray(codes[:, : len(columns)])
+    transpose_codes(side_by_side, columns)
+    return Table(
+        codes=side_by_side,
+        columns=columns,
+        starts=np.empty(0, np.uint32),
+        cells=np.empty(0, np.uint16),
+        entries=entries,
+        numbers=np.arange(2),
+        zero=np.ones(2, np.int64),
+        features=np.arange(lo, lo + 2),
+        n_edges=np.full(2, N_EDGES),
+        missing=np.ones(2, np.bool_),
+        firsts=np.zeros(2, np.uint64),
+        at=0,
+        n_cells=14,
+    )
 
 
 @pytest.mark.parametrize("n_samples", [1, 64, 200])
@@ -47,12 +77,7 @@ def test_trees_send_samples_where_asking_every_node_does(n_samples):
             open_level(members, above, totals, False, slots, added)
         level = np.ascontiguousarray(cuts[:, 2**depth - 1 : 2 ** (depth + 1) - 1])
         for lo in (0, 2):
-            here = np.ascontiguousarray(codes[:, lo : lo + 2])
-            columns = np.full((2, 64 * n_words), 3, np.uint8)
-            transpose_codes(here, columns)
-            edges, missing = np.full(2, N_EDGES), np.ones(2, np.bool_)
-            places, alone, firsts = np.arange(2), np.zeros(2, np.int64), np.zeros(2, np.uint64)
-            table = Table(here, columns, np.arange(lo, lo + 2), edges, missing, places, alone, firsts, 0, 14)
+            table = _table(codes[:, lo : lo + 2], lo, listed=lo > 0)
             route(0, n_trees, table, level, members, above)
     for tree in range(n_trees):
         words = np.empty(n_words, np.uint64)

@@ -38,35 +38,28 @@ class CutColumns(NamedTuple):
     firsts: NDArray[np.int64]
 
 
-class Places(NamedTuple):
-    """Where the codes of some columns of a block are in a table.
-
-    Column ``columns[p]`` of the block has the place `place[p]`, alone if `member[p]` is 0. Columns that
-    share a place have two bins each, and no sample is above in two of them: its code is the member, from 1,
-    in which it is above, or 0. All arrays have the shape (n_columns,); columns increase.
-    """
-
-    columns: NDArray[np.int64]
-    place: NDArray[np.int64]
-    member: NDArray[np.int64]
-
-
 class Table(NamedTuple):
-    """Codes of some columns, whose features increase, those of a sample side by side.
+    """Codes of some columns of a block, whose features increase: all of them, or a list for each sample.
 
-    `codes` has the shape (n_samples, n_places), `columns` the same codes place after place, in whole
-    words of 64 samples. For `place` and `member` of each feature see `Places`. A column with missing values
-    has their code last. In a histogram the table has `n_cells` cells from `at` on, and each place those
-    from ``at + firsts`` on.
+    Either `codes`, of shape (n_samples, n_columns), has those of a sample side by side, and `columns` the
+    same codes column after column, in whole words of 64 samples. Or, with `codes` of shape (n_samples, 0),
+    sample ``i`` has the list ``cells[starts[i]:starts[i + 1]]`` of the cells of its codes, but for columns
+    in which it has the code `zero`; `numbers` are those of the columns in the block of `entries`.
+
+    A column with missing values has their code last. In a histogram these columns have `n_cells` cells from
+    `at` on, and each column those from ``at + firsts`` on.
     """
 
     codes: NDArray[np.uint8]
     columns: NDArray[np.uint8]
+    starts: NDArray[np.uint32]
+    cells: NDArray[np.uint16]
+    entries: Entries
+    numbers: NDArray[np.int64]
+    zero: NDArray[np.int64]
     features: NDArray[np.int64]
     n_edges: NDArray[np.int64]
     missing: NDArray[np.bool_]
-    place: NDArray[np.int64]
-    member: NDArray[np.int64]
     firsts: NDArray[np.uint64]
     at: int
     n_cells: int

@@ -28,11 +28,9 @@ from bigmc.kernels.decorators import inner_kernel, kernel
 
 #: Approximate sum of the weights of a class; their sums stay below ``2^31``.
 UNIT = 1 << 30
-_ONE, _WORD = np.uint64(1), np.uint64(64)
+_ONE, _WORD, _SHIFT = np.uint64(1), np.uint64(64), np.uint64(6)
 _HALF = np.uint32(0xFFFFFFFF)
 _ROWS = 128
-#: Bundles of a block at most, and columns of one: their codes are bytes.
-_BUNDLES, _MEMBERS = 32, 255
 
 
 @kernel
@@ -78,77 +76,66 @@ def _is_open(total):
 
 
 @kernel
-def bundle_columns(columns, entries, joins, taken, bundles):
-    """Find bundles of columns of a block of which no sample is above in two, by first fit.
-
-    `entries` is an `Entries`; `joins`, bool of the shape of `columns`, is whether a column may join a bundle:
-    it has two bins, and samples without an entry are below. `taken`, uint32 of shape (n_samples,), has the
-    bits of the bundles in which a sample is above, and is 0 on entry. `bundles`, of the shape of `columns`,
-    is written, -1 for columns in none. These are the exclusive feature bundles of Ke et al. 2017 (LightGBM),
-    algorithm 3, without conflicts.
-    """
-    indptr, rows, codes, base = entries.indptr, entries.rows, entries.codes, entries.base
-    sizes = np.zeros(_BUNDLES, np.int64)
-    for p in range(columns.shape[0]):
-        bundles[p] = -1
-        if not joins[p]:
-            continue
-        met = np.uint32(0)
-        for s in range(indptr.shape[0]):
-            for k in range(indptr[s, columns[p]], indptr[s, columns[p] + 1]):
-                if codes[k]:
-                    met |= taken[base[s] + np.int64(rows[k])]
-        for b in range(_BUNDLES):
-            bit = np.uint32(1) << np.uint32(b)
-            if not met & bit and sizes[b] < _MEMBERS:
-                bundles[p] = b
-                sizes[b] += 1
-                for s in range(indptr.shape[0]):
-                    for k in range(indptr[s, columns[p]], indptr[s, columns[p] + 1]):
-                        if codes[k]:
-                            taken[base[s] + np.int64(rows[k])] |= bit
-                break
-
-
-@kernel
-def tabulate(places, entries, zero, shard, table):
+def tabulate(columns, entries, zero, shard, table):
     """Write the codes of some columns of one shard of a block side by side.
 
-    `places` is a `Places`, `entries` an `Entries`; `zero`, int64 of shape (n_columns,), is the code of
-    samples without an entry; `table` is uint8 of shape (n_samples, n_places).
+    `entries` is an `Entries`; `zero`, int64 of shape (n_chosen,), is the code of samples without an
+    entry; `table` is uint8 of shape (n_samples, n_chosen).
     """
-    columns, place, member = places
     indptr, rows, codes = entries.indptr, entries.rows, entries.codes
     own = table[entries.base[shard] : entries.base[shard + 1]]
     n_rows = own.shape[0]
     for p in range(columns.shape[0]):
-        j, q = columns[p], np.uint64(place[p])
+        j = columns[p]
         start, stop = indptr[shard, j], indptr[shard, j + 1]
-        if member[p]:
-            if member[p] == 1:
-                own[:, q] = 0
+        if stop - start < n_rows:
+            own[:, p] = zero[p]
             for k in range(start, stop):
-                if codes[k]:
-                    own[np.uint64(rows[k]), q] = member[p]
-        elif stop - start < n_rows:
-            own[:, q] = zero[j]
-            for k in range(start, stop):
-                own[np.uint64(rows[k]), q] = codes[k]
+                own[np.uint64(rows[k]), np.uint64(p)] = codes[k]
     # Full columns a few rows at a time, so that these stay in the cache while all their columns are written.
     for first in range(0, n_rows, _ROWS):
         n = min(_ROWS, n_rows - first)
         for p in range(columns.shape[0]):
             start = indptr[shard, columns[p]]
-            if not member[p] and indptr[shard, columns[p] + 1] - start == n_rows:
+            if indptr[shard, columns[p] + 1] - start == n_rows:
                 source = codes[start + first : start + first + n]
-                target = own[first : first + n, place[p]]
+                target = own[first : first + n, p]
                 for k in range(n):
                     target[k] = source[k]
 
 
 @kernel
+def count_codes(columns, entries, zero, shard, counts):
+    """Count, for every sample of a shard, the columns in which its code is not that of 0.
+
+    For `columns`, `entries` and `zero` see `tabulate`; `counts` is uint32 of shape (n_samples,).
+    """
+    own = counts[entries.base[shard] : entries.base[shard + 1]]
+    own[:] = 0
+    for p in range(columns.shape[0]):
+        for k in range(entries.indptr[shard, columns[p]], entries.indptr[shard, columns[p] + 1]):
+            if entries.codes[k] != zero[p]:
+                own[entries.rows[k]] += np.uint32(1)
+
+
+@kernel
+def list_codes(table, shard):
+    """Write the cells of the codes that `count_codes` counts, sample after sample.
+
+    Of a `Table`, `starts` has the ends of the lists, and has their starts afterwards; `cells` is written.
+    """
+    entries, numbers, starts = table.entries, table.numbers, table.starts
+    own = starts[entries.base[shard] : entries.base[shard + 1]]
+    for p in range(numbers.shape[0]):
+        for k in range(entries.indptr[shard, numbers[p]], entries.indptr[shard, numbers[p] + 1]):
+            if entries.codes[k] != table.zero[p]:
+                own[entries.rows[k]] -= np.uint32(1)
+                table.cells[own[entries.rows[k]]] = table.firsts[p] + np.uint64(entries.codes[k])
+
+
+@kernel
 def transpose_codes(table, columns):
-    """Write the codes of a table, shape (n_samples, n_places), place after place."""
+    """Write the codes of a table, shape (n_samples, n_columns), column after column."""
     for first in range(0, table.shape[0], _ROWS):
         stop = min(first + _ROWS, table.shape[0])
         for p in range(table.shape[1]):
@@ -160,29 +147,45 @@ def transpose_codes(table, columns):
 @inner_kernel
 def _add_members(table, members, weights, hist):
     """Add the samples of a node to its histogram."""
-    width, flat, at, firsts = np.uint64(table.codes.shape[1]), table.codes.ravel(), table.at, table.firsts
-    out = hist[at:]
+    width, flat, firsts = np.uint64(table.codes.shape[1]), table.codes.ravel(), table.firsts
+    starts, cells, out = table.starts, table.cells, hist[table.at :]
     for w in range(members.shape[0]):
         bits = members[w]
         while bits:
             i = np.uint64(w) * _WORD + _count_trailing_zeros(bits)
             bits &= bits - _ONE
             weight = weights[i]
-            if weight != 0:
-                for p in range(table.codes.shape[1]):
-                    out[firsts[p] + np.uint64(flat[i * width + np.uint64(p)])] += weight
+            if weight == 0:
+                continue
+            for p in range(width):
+                out[firsts[p] + np.uint64(flat[i * width + p])] += weight
+            if not width:
+                for k in range(np.uint64(starts[i]), np.uint64(starts[i + _ONE])):
+                    out[np.uint64(cells[k])] += weight
 
 
 @kernel
 def add_samples(table, weights, hist):
     """Add all samples, with their packed weights, to the histogram of a `Table`."""
-    width, flat, at, firsts = np.uint64(table.codes.shape[1]), table.codes.ravel(), table.at, table.firsts
-    out = hist[at:]
-    for i in range(table.codes.shape[0]):
+    width, flat, firsts = np.uint64(table.codes.shape[1]), table.codes.ravel(), table.firsts
+    starts, cells, out = table.starts, table.cells, hist[table.at :]
+    for i in range(np.uint64(table.codes.shape[0])):
         weight = weights[i]
-        if weight != 0:
-            for p in range(table.codes.shape[1]):
-                out[firsts[p] + np.uint64(flat[np.uint64(i) * width + np.uint64(p)])] += weight
+        if weight == 0:
+            continue
+        for p in range(width):
+            out[firsts[p] + np.uint64(flat[i * width + p])] += weight
+        if not width:
+            for k in range(np.uint64(starts[i]), np.uint64(starts[i + _ONE])):
+                out[np.uint64(cells[k])] += weight
+
+
+@inner_kernel
+def _fill_zero(table, p, cells, total):
+    """Set the cell of code 0 of column `p` in a histogram of lists, which leave it out."""
+    if table.codes.shape[1] == 0:
+        cells[table.zero[p]] = 0
+        cells[table.zero[p]] = total - cells[: table.n_edges[p] + 1 + table.missing[p]].sum()
 
 
 @inner_kernel
@@ -194,26 +197,20 @@ def _purity(below, total):
 
 
 @kernel
-def find_peaks(hist, table, values, cuts, sides):
+def find_peaks(hist, table, total, values, cuts, sides):
     """Write the cuts of a root that leave purer sides than their neighbours do; return their number.
 
     Neighbouring cuts are nearly the same, so a peak represents its slope. `hist`, int64 of shape
-    (n_cells,), is that of all samples and one class. `values` is float64 of shape (2 n_cells,), `cuts`
-    int64 of shape (2 n_cells, 3): column, cut, and 1 if missing values go below; `sides`, of shape (2
-    n_cells, 2), are packed sums below and above.
+    (n_cells,), is that of all samples and one class, whose packed sum is `total`. `values` is float64 of
+    shape (2 n_cells,), `cuts` int64 of shape (2 n_cells, 3): column, cut, and 1 if missing values go below;
+    `sides`, of shape (2 n_cells, 2), are packed sums below and above.
     """
     n = 0
     n_edges, missing = table.n_edges, table.missing
-    two = np.empty(2, np.int64)
-    whole = hist[: np.int64(table.firsts[1]) if table.firsts.shape[0] > 1 else table.n_cells].sum()
     for p in range(n_edges.shape[0]):
-        cells = hist[np.int64(table.firsts[table.place[p]]) :]
+        cells = hist[np.int64(table.firsts[p]) :]
         last = n_edges[p] + 1 if missing[p] else n_edges[p]
-        if table.member[p]:
-            two[1] = cells[table.member[p]]
-            two[0] = whole - two[1]
-            cells = two
-        total = cells[: last + 1].sum()
+        _fill_zero(table, p, cells, total)
         for missing_below in range(2 if missing[p] else 1):
             below = cells[last] if missing_below else 0
             # With missing values the cut above all edges separates them from the rest.
@@ -286,7 +283,6 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
     totals, slots, added, kept = level.totals, level.slots, level.added, level.kept
     cuts, sides, at = level.cuts, level.sides, table.at
     features, firsts, n_edges, missing = table.features, table.firsts, table.n_edges, table.missing
-    place, member = table.place, table.member
     n_nodes, n_columns = totals.shape[1], features.shape[0]
     stop_at = at + table.n_cells
     for tree in range(first_tree, stop_tree):
@@ -310,11 +306,12 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
             found = False
             whole = np.float64(total >> 32)
             for p in range(n_columns):
-                cells = own[slots[tree, node], at + np.int64(firsts[place[p]]) :]
+                cells = own[slots[tree, node], at + np.int64(firsts[p]) :]
+                _fill_zero(table, p, cells, total)
                 for missing_below in range(2 if missing[p] else 1):
                     below = cells[n_edges[p] + 1] if missing_below else 0
                     for b in range(n_edges[p] + 1 if missing[p] and not missing_below else n_edges[p]):
-                        below += total - cells[member[p]] if member[p] else cells[b]
+                        below += cells[b]
                         if level.last:
                             g = np.float64(below >> 32)
                             value = abs(g) + abs(whole - g)
@@ -328,6 +325,20 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
                 level.values[tree, node] = best
                 cuts[tree, node, 0] = feature
                 sides[tree, node, 1] = total - sides[tree, node, 0]
+
+
+@inner_kernel
+def _route_entries(table, p, low, high, own, up):
+    """Mark the samples of a node whose code in column `p`, of which only entries are known, goes above."""
+    rest_above = low <= table.zero[p] <= high
+    for w in range(up.shape[0]):
+        up[w] = (up[w] & ~own[w]) | (own[w] if rest_above else np.uint64(0))
+    entries, j = table.entries, table.numbers[p]
+    for s in range(entries.indptr.shape[0]):
+        for k in range(entries.indptr[s, j], entries.indptr[s, j + 1]):
+            if (low <= entries.codes[k] <= high) != rest_above:
+                i = np.uint64(entries.base[s]) + np.uint64(entries.rows[k])
+                up[i >> _SHIFT] ^= own[i >> _SHIFT] & (_ONE << (i & (_WORD - _ONE)))
 
 
 @kernel
@@ -344,11 +355,13 @@ def route(first_tree, stop_tree, table, cuts, members, above):
             p = np.searchsorted(features, cuts[tree, node, 0])
             if p == features.shape[0] or features[p] != cuts[tree, node, 0]:
                 continue  # its bits may be those of columns before
-            codes, own = table.columns[table.place[p]], members[tree, node]
+            own = members[tree, node]
             low = np.uint8(cuts[tree, node, 1] + 1)
             high = np.uint8(table.n_edges[p] if cuts[tree, node, 2] else table.n_edges[p] + 1)
-            if table.member[p]:
-                low = high = np.uint8(table.member[p])
+            if table.codes.shape[1] == 0:
+                _route_entries(table, p, low, high, own, up)
+                continue
+            codes = table.columns[p]
             for w in range(up.shape[0]):
                 bits = own[w]
                 if bits:

@@ -23,9 +23,9 @@ class Bins:
     """Edges of a block's columns.
 
     Column ``j`` has the edges ``edges[starts[j]:starts[j + 1]]``, `n_bins` codes (missing values
-    included), of which `zero` is that of 0. `missing` and `has_zeros` tell whether there are NaN, and
-    samples without an entry. `columns` are those with more than one bin, and `parts` ranges ``(lo, hi)``
-    of them of about equal work.
+    included), of which `zero` is that of 0, and `n_entries`. `missing` and `has_zeros` tell whether there are
+    NaN, and samples without an entry. `columns` are those with more than one bin, and `parts` ranges
+    ``(lo, hi)`` of them of about equal work.
     """
 
     starts: NDArray[np.int64]
@@ -35,6 +35,7 @@ class Bins:
     missing: NDArray[np.bool_]
     has_zeros: NDArray[np.bool_]
     n_bins: NDArray[np.int64]
+    n_entries: NDArray[np.int64]
     columns: NDArray[np.int64]
     parts: list[tuple[int, int]]
 
@@ -166,6 +167,7 @@ class BinnedSource:
             missing=missing,
             has_zeros=entries < n_samples,
             n_bins=n_bins,
+            n_entries=entries,
             columns=columns,
             parts=cut,
         )

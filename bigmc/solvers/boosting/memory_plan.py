@@ -153,7 +153,11 @@ def plan_memory(
         memory=layout.memory,
         dtype=dtype,
         keep_blocks=layout.keep_blocks,
-        ranges=_cut(dataset.plan(layout.block_bytes)),
+        # Tables of a block's columns: the fewer blocks, the fewer tables.
+        ranges=_cut(
+            dataset.plan(layout.block_bytes),
+            dataset.n_features if layout.keep_blocks and depth > 1 else _BLOCK_COLUMNS,
+        ),
         learner_bytes=needs.learner,
         n_threads=layout.threads // needs.thread,
         parts_at_once=1 + layout.memory.free // (layout.bytes_of_part + needs.thread),
@@ -199,7 +203,8 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind
     ]
     if trees:
         fixed.append(("dual weights by class", 8 * n * n_classes))
-        fixed.append(("codes side by side", max(n, TABLE_BYTES)))
+        listed = 5 * n if 2 * int(column_nnz.min(initial=n)) <= n else 0
+        fixed.append(("codes side by side", max(n, TABLE_BYTES) + listed))
     answer = n // 8 + 64
     if cut_kind is CutKind.RAY:
         # A pass returns different columns: as many as are in a pool, at worst the longest ones.
@@ -218,7 +223,7 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind
         columns=min(n_features, _BLOCK_COLUMNS),
         n_classes=n_classes,
         grows_trees=trees,
-        tables=n_columns * (2 * n + 64) if trees else 0,
+        tables=n_columns * (2 * n + 64) + 4 * n if trees and n_columns else 0,
     )
 
 
@@ -251,9 +256,6 @@ def _fits(needs: _Needs, limit: int, block_bytes: int | None, n_bytes: int) -> b
         return False
 
 
-def _cut(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [
-        (start, min(start + _BLOCK_COLUMNS, hi))
-        for lo, hi in ranges
-        for start in range(lo, hi, _BLOCK_COLUMNS)
-    ]
+def _cut(ranges: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """Return ranges of at most so many columns."""
+    return [(start, min(start + most, hi)) for lo, hi in ranges for start in range(lo, hi, most)]

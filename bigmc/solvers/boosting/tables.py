@@ -1,28 +1,49 @@
-"""Tables of the columns that trees may cut: the codes of a sample side by side, those of a bundle as one.
+"""Tables of the columns that trees may cut: their codes side by side, or a list for each sample.
 
-The indicators of a category are many columns with little in them: a sample is above in one of them at most.
-They share a place, so that the sums over the samples of a node take one addition for all of them.
+Of columns in which few samples have another code than that of 0, such as the indicators of a category or
+frequent words, a sample lists these codes: sums over the samples of a node take as many additions as there
+are entries, and the sum of the code of 0 is what is missing from that of the node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.boosting.arguments import Places, Table
-from bigmc.kernels.boosting.trees import bundle_columns, tabulate, transpose_codes
+from bigmc.kernels.boosting.arguments import Table
+from bigmc.kernels.boosting.trees import count_codes, list_codes, tabulate, transpose_codes
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.forest import WORD, n_words
 
-#: Bytes of a table, which holds its codes twice, and its places at most: a row of histograms should stay in
-#: the cache.
+#: Bytes of a table, and its columns side by side at most: a row of histograms should stay in the cache.
 TABLE_BYTES = 8 << 20
-_TABLE_PLACES = 32
+_SIDE_BY_SIDE = 32
+#: Cells of lists, but for those of one column more: their numbers have two bytes.
+_LISTED_CELLS = (1 << 16) - 256
 
 Columns = NDArray[np.bool_] | None
+
+
+class _Group(NamedTuple):
+    """The columns of a table, counted within their block."""
+
+    block: CodedBlock
+    columns: NDArray[np.int64]
+    listed: bool
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """Cells of each column in a histogram."""
+        return self.block.bins.n_bins[self.columns]
+
+    @property
+    def n_entries(self) -> int:
+        """Entries of all columns."""
+        return int(self.block.bins.n_entries[self.columns].sum())
 
 
 class CodeTables:
@@ -35,9 +56,7 @@ class CodeTables:
     def __init__(self, source: BinnedSource, n_samples: int, kept_bytes: int, engine: Engine) -> None:
         self._source, self._n, self._kept_bytes, self._engine = source, n_samples, kept_bytes, engine
         self._padded = n_words(n_samples) * WORD
-        self._most = min(max(1, TABLE_BYTES // (2 * n_samples)), _TABLE_PLACES)
-        self._bundles: dict[int, NDArray[np.int64]] = {}
-        self._codes = np.empty(0, np.uint8)
+        self._memory = np.empty(0, np.uint8)
         self._chosen: Columns = None
         self._kept: list[Table] | None = None
 
@@ -51,11 +70,9 @@ class CodeTables:
 
     def __iter__(self) -> Iterator[Table]:
         """Yield the tables of the chosen columns."""
-        if self._kept is None and self._source.keeps:
-            n_places = sum(int(p.place.max()) + 1 for _, p in self._layouts(self._chosen))
-            if n_places * (self._n + self._padded) <= self._kept_bytes:
-                self._codes = np.empty(0, np.uint8)
-                self._kept = list(self._tables(self._chosen, reuse=False))
+        if self._kept is None and self._fits:
+            self._memory = np.empty(0, np.uint8)
+            self._kept = list(self._tables(self._chosen, reuse=False))
         yield from self.of(self._chosen) if self._kept is None else self._kept
 
     def of(self, columns: Columns) -> Iterator[Table]:
@@ -63,91 +80,102 @@ class CodeTables:
         yield from self._tables(columns, reuse=True)
 
     @property
+    def _fits(self) -> bool:
+        """Whether the tables of the chosen columns may be kept."""
+        if not self._source.keeps:
+            return False
+        return sum(self._bytes(group) for group in self._groups(self._chosen)) <= self._kept_bytes
+
+    @property
     def n_cells(self) -> int:
         """Cells of a histogram of the chosen columns, if the source keeps its codes."""
-        return sum(int(_cells(block, places).sum()) for block, places in self._layouts(self._chosen))
+        return sum(int(group.cells.sum()) for group in self._groups(self._chosen))
 
-    def _layouts(self, columns: Columns) -> Iterator[tuple[CodedBlock, Places]]:
-        """Yield the block and the columns of every table."""
+    def _groups(self, columns: Columns) -> Iterator[_Group]:
+        """Yield the columns of every table."""
         for block in self._source.stream():
-            own, bundles = block.bins.columns, self._bundles_of(block)
+            bins, own, entries = block.bins, block.bins.columns, block.bins.n_entries
             if columns is not None:
-                drawn = columns[block.lo + own]
-                own, bundles = own[drawn], bundles[drawn]
-            place = _places_of(bundles)
-            for first in range(0, place.max(initial=-1) + 1, self._most):
-                here = (place >= first) & (place < first + self._most)
-                yield block, _places(own[here], place[here] - first)
+                own = own[columns[block.lo + own]]
+            listed = 2 * entries[own] <= self._n
+            most = min(max(1, TABLE_BYTES // (2 * self._n)), _SIDE_BY_SIDE)
+            full, few = own[~listed], own[listed]
+            for first in range(0, len(full), most):
+                yield _Group(block, full[first : first + most], False)
+            number = _parts(bins.n_bins[few], _LISTED_CELLS) + _parts(2 * entries[few], TABLE_BYTES)
+            for part in np.unique(number):
+                yield _Group(block, few[number == part], True)
 
-    def _bundles_of(self, block: CodedBlock) -> NDArray[np.int64]:
-        """Return the bundle of each column of a block that has more than one bin, -1 for none."""
-        if block.lo not in self._bundles:
-            bins, own = block.bins, block.bins.columns
-            entries = (block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0)
-            joins = (bins.n_bins == 2) & ~bins.missing & bins.has_zeros & (bins.zero == 0)
-            joins &= 2 * entries <= self._n  # of others few fit into a bundle
-            bundles, taken = np.empty(len(own), np.int64), np.zeros(self._n, np.uint32)
-            bundle_columns(own, block.entries, joins[own], taken, bundles)
-            self._bundles[block.lo] = bundles
-        return self._bundles[block.lo]
+    def _bytes(self, group: _Group) -> int:
+        """Return at most how many bytes a table has."""
+        if group.listed:
+            return 4 * (self._n + 1) + 2 * group.n_entries
+        return len(group.columns) * (self._n + self._padded)
 
     def _tables(self, columns: Columns, reuse: bool) -> Iterator[Table]:
         """Yield the tables of some columns, each in the same memory or in its own."""
-        at, n, padded = 0, self._n, self._padded
-        for block, places in self._layouts(columns):
-            cells = _cells(block, places)
-            size, turned = n * len(cells), padded * len(cells)
-            memory = self._codes
-            if not reuse or len(memory) < size + turned:
-                memory = np.zeros(size + turned, np.uint8)
-                self._codes = memory if reuse else self._codes
-            codes, by_place = memory[:size].reshape(n, -1), memory[size:][:turned].reshape(-1, padded)
-            for _ in self._engine.map(_tabulate, range(len(block.base) - 1), block, places, codes):
+        at = 0
+        for group in self._groups(columns):
+            size = self._bytes(group)
+            memory = self._memory
+            if not reuse or len(memory) < size:
+                memory = np.zeros(size, np.uint8)
+                self._memory = memory if reuse else self._memory
+            table = self._table(group, memory, at)
+            yield table
+            at += table.n_cells
+
+    def _table(self, group: _Group, memory: NDArray[np.uint8], at: int) -> Table:
+        block, columns, n = group.block, group.columns, self._n
+        bins, n_bins, shards = block.bins, group.cells, range(len(block.base) - 1)
+        n_full = 0 if group.listed else len(columns)
+        codes = memory[: n * n_full].reshape(n, n_full)
+        by_column = memory[n * n_full :][: self._padded * n_full].reshape(n_full, self._padded)
+        starts, cells = np.empty(0, np.uint32), np.empty(0, np.uint16)
+        if group.listed:
+            starts = memory[: 4 * (n + 1)].view(np.uint32)
+            cells = memory[4 * (n + 1) :][: 2 * group.n_entries].view(np.uint16)
+        table = Table(
+            codes=codes,
+            columns=by_column,
+            starts=starts,
+            cells=cells,
+            entries=block.entries,
+            numbers=columns,
+            zero=bins.zero[columns],
+            features=block.lo + columns,
+            n_edges=bins.n_edges[columns],
+            missing=bins.missing[columns],
+            firsts=(np.cumsum(n_bins) - n_bins).astype(np.uint64),
+            at=at,
+            n_cells=int(n_bins.sum()),
+        )
+        if group.listed:
+            for _ in self._engine.map(_count, shards, table):
                 pass
-            transpose_codes(codes, by_place)
-            bins, ends = block.bins, np.cumsum(cells)
-            yield Table(
-                codes=codes,
-                columns=by_place,
-                features=block.lo + places.columns,
-                n_edges=bins.n_edges[places.columns],
-                missing=bins.missing[places.columns],
-                place=places.place,
-                member=places.member,
-                firsts=(ends - cells).astype(np.uint64),
-                at=at,
-                n_cells=int(ends[-1]),
-            )
-            at += int(ends[-1])
+            np.cumsum(starts[:-1], dtype=np.uint32, out=starts[:-1])
+            starts[-1] = starts[-2]
+            for _ in self._engine.map(_list, shards, table):
+                pass
+        else:
+            for _ in self._engine.map(_tabulate, shards, table):
+                pass
+            transpose_codes(codes, by_column)
+        return table
 
 
-def _places_of(bundles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place of each column, in the order of the first columns of bundles; -1 is alone."""
-    keys = np.where(bundles < 0, -1 - np.arange(len(bundles)), bundles)
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return rank[inverse]
+def _parts(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return the part of each item, such that each has at most `most` before its last item."""
+    return (np.cumsum(sizes) - sizes) // most
 
 
-def _places(columns: NDArray[np.int64], place: NDArray[np.int64]) -> Places:
-    """Return columns with their places in one table, and numbered from 1 where several share one."""
-    sizes = np.bincount(place)
-    order = np.argsort(place, kind="stable")
-    member = np.empty_like(order)
-    member[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
-    return Places(columns, place, np.where(sizes[place] > 1, member, 0))
+def _tabulate(shard: int, table: Table) -> None:
+    tabulate(table.numbers, table.entries, table.zero, shard, table.codes)
 
 
-def _cells(block: CodedBlock, places: Places) -> NDArray[np.int64]:
-    """Return the cells of every place in a histogram."""
-    sizes = np.bincount(places.place)
-    cells = sizes + 1
-    alone = places.member == 0
-    cells[places.place[alone]] = block.bins.n_bins[places.columns[alone]]
-    return cells
+def _count(shard: int, table: Table) -> None:
+    count_codes(table.numbers, table.entries, table.zero, shard, table.starts)
 
 
-def _tabulate(shard: int, block: CodedBlock, places: Places, codes: NDArray[np.uint8]) -> None:
-    tabulate(places, block.entries, block.bins.zero, shard, codes)
+def _list(shard: int, table: Table) -> None:
+    list_codes(table, shard)

@@ -137,7 +137,7 @@ class TreeGrower(OnColumns):
         hist = self._root_sums[c, table.at :][: table.n_cells] if kept else np.zeros(table.n_cells, np.int64)
         add_samples(table._replace(at=0), self._weights[c], hist)
         values, places = np.empty(2 * table.n_cells), np.empty((2 * table.n_cells, 5), np.int64)
-        n = find_peaks(hist, table, values, places[:, :3], places[:, 3:])
+        n = find_peaks(hist, table, self._weights[c].sum(), values, places[:, :3], places[:, 3:])
         values, places = values[:n], places[:n]
         places[:, 0] = table.features[places[:, 0]]
         order = _largest(values, places, n_best)

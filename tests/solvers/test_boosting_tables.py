@@ -1,4 +1,4 @@
-"""Columns that share a place in a table: against dense codes, and trees of them against brute force."""
+"""Tables of codes against the codes of dense columns, and trees of listed columns against brute force."""
 
 import itertools
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.boosting.trees import bundle_columns
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses
@@ -20,11 +19,12 @@ N = 500
 
 
 def mixed(seed=0):
-    """Numbers, indicators of two categories in mixed order, columns that are rarely 1, one of two numbers."""
+    """Numbers, indicators of two categories, counts that are mostly 0, and columns of two numbers."""
     rng = np.random.default_rng(seed)
     one, other = (rng.integers(0, k, N) for k in (9, 6))
     indicators = np.concatenate([one[:, None] == np.arange(9), other[:, None] == np.arange(6)], axis=1)
-    rare = rng.random((N, 8)) < 0.04
+    rare = rng.integers(0, 4, (N, 8)) * (rng.random((N, 8)) < 0.1)
+    rare = np.where(rng.random((N, 8)) < 0.02, np.nan, rare)
     below = np.where(rng.random(N) < 0.1, -1.0, 0.0)  # samples without an entry are above
     two = np.where(rng.random(N) < 0.3, 2.0, 7.0)  # every sample has an entry
     numbers = rng.normal(size=(N, 3))
@@ -57,51 +57,28 @@ def test_tables_have_the_codes_of_all_columns(residency, kept_bytes):
     draws = [np.random.default_rng(k).random(X.shape[1]) < 0.6 for k in range(2)]
     for drawn in (None, None, *draws, draws[1].copy(), None):
         tables.choose(drawn)
-        seen, shared, at = [], 0, 0
+        seen, listed, at = [], 0, 0
         for table in tables:
             assert table.at == at
             at += table.n_cells
             assert (np.diff(table.features) > 0).all()
+            owners = np.repeat(np.arange(N), np.diff(table.starts)) if len(table.starts) else None
             for p, feature in enumerate(table.features):
                 code = codes_of(source, feature, X[:, feature])
-                place, member = table.place[p], table.member[p]
-                expected = code > 0 if member else code
-                for stored in (table.codes[:, place], table.columns[place, :N]):
-                    assert ((stored == member if member else stored) == expected).all()
-                shared += member > 0
+                if owners is None:
+                    assert (table.codes[:, p] == code).all()
+                    assert (table.columns[p, :N] == code).all()
+                else:
+                    stored = np.full(N, table.zero[p])
+                    cell = table.cells.astype(int) - int(table.firsts[p])
+                    mine = (cell >= 0) & (cell <= table.n_edges[p] + table.missing[p])
+                    stored[owners[mine]] = cell[mine]
+                    assert (stored == code).all()
+                    assert (cell[mine] != table.zero[p]).all()
+                    listed += 1
                 seen.append(feature)
         assert sorted(seen) == np.flatnonzero(np.ones(X.shape[1], bool) if drawn is None else drawn).tolist()
-        assert shared >= 5
-
-
-def test_bundles_are_what_first_fit_finds():
-    rng = np.random.default_rng(3)
-    above = rng.random((N, 300)) < 0.01
-    dataset = Dataset.from_arrays(above.astype(float), rng.integers(0, 2, N), shard_rows=200)
-    source = BinnedSource(dataset, [(0, 300)], Residency.MEMORY, 255, np.ones(N, bool), ThreadEngine(1))
-    block = next(source.stream())
-    joins = rng.random(300) < 0.9
-    bundles = np.empty(300, np.int64)
-    bundle_columns(np.arange(300), block.entries, joins, np.zeros(N, np.uint32), bundles)
-    taken, expected = np.zeros((32, N), bool), np.full(300, -1)
-    for column in np.flatnonzero(joins):
-        free = [b for b in range(32) if not (taken[b] & above[:, column]).any()]
-        if free:
-            expected[column] = free[0]
-            taken[free[0]] |= above[:, column]
-    assert bundles.tolist() == expected.tolist()
-    assert len(set(expected.tolist())) > 5
-
-
-def test_no_bundle_has_more_columns_than_a_byte_can_tell_apart():
-    above = np.eye(600)
-    dataset = Dataset.from_arrays(above, np.arange(600) % 2)
-    source = BinnedSource(dataset, [(0, 600)], Residency.MEMORY, 255, np.ones(600, bool), ThreadEngine(1))
-    bundles = np.empty(600, np.int64)
-    everyone = np.ones(600, bool)
-    block = next(source.stream())
-    bundle_columns(np.arange(600), block.entries, everyone, np.zeros(600, np.uint32), bundles)
-    assert np.bincount(bundles).tolist() == [255, 255, 90]
+        assert 5 <= listed < len(seen)
 
 
 def sides_of(X, source, feature, cut, missing_below):
@@ -111,7 +88,7 @@ def sides_of(X, source, feature, cut, missing_below):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_trees_of_bundled_columns_are_the_best_for_their_roots(seed):
+def test_trees_of_listed_columns_are_the_best_for_their_roots(seed):
     """Both cuts below the root leave the largest sums; equal ones go to the first feature, in any layout."""
     X, y = mixed(seed)
     engine, responses = ThreadEngine(2), BitResponses(y.astype(np.int32), 3)
