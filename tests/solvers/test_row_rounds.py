@@ -145,6 +145,19 @@ def test_they_come_to_the_optimum_where_sweeps_have_no_memory(loss, penalty):
     assert state.coef.rows.dtype == np.float32
 
 
+@pytest.mark.parametrize("loss", LOSSES[:-1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_intercept_is_certified_where_sweeps_have_no_memory(loss, weighted):
+    dataset = shuffled()
+    weights = np.random.default_rng(3).integers(0, 3, dataset.n_samples).astype(float) if weighted else None
+    options = {"alpha": 5e-3, "loss": loss, "ridge": 1e-3, "fit_intercept": True}
+    best = solve(dataset, tol=1e-6, memory_limit=1 << 30, sample_weight=weights, **options)
+    assert len(best.features) > NARROW.most_candidates
+    _, certificate = run(dataset, NARROW, max_passes=20, weights=weights, **options)
+    assert certificate.lower <= best.certificate.upper
+    assert certificate.gap <= 0.1
+
+
 def test_sweeps_go_on_where_few_features_keep_weights():
     """The first weights are more than sweeps have memory for, those of the optimum are not."""
     dataset = shuffled()

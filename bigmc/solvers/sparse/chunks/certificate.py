@@ -19,6 +19,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
 from bigmc.solvers.sparse.chunks.balanced import Balanced, balanced
+from bigmc.solvers.sparse.chunks.balanced_level import balanced_by_level
 from bigmc.solvers.sparse.chunks.candidate_gradients import Measured, at_dual_point
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunks.column_pass import column_sums
@@ -147,8 +148,10 @@ class Certifier:
         if task.objective.loss.name == "log_loss":
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
         by_rows = self._plan.goes_by_rows(len(spill.features))  # sweeps have no memory then
-        moves = (task.fit_intercept or spill.n_chunks > 1) and not by_rows
-        moved = balanced(task, spill, point) if moves else []
+        if by_rows:
+            moved = balanced_by_level(task, spill, point) if task.fit_intercept else []
+        else:
+            moved = balanced(task, spill, point) if task.fit_intercept or spill.n_chunks > 1 else []
         candidates = Measured.nothing() if by_rows else at_dual_point(task, spill, point, moved)
         chosen = np.setdiff1d(chosen, candidates.features, assume_unique=True)
         request, rough = self._request(chosen, scales, candidates.features), norms is Norms.ROUGH
