@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
@@ -68,11 +67,12 @@ class Calibration:
         """Return the probability that each class is the label; a row adds up to 1."""
         logits = self.scale * scores
         if self.link != SOFTMAX:
-            logits = self.power * scipy.special.log_expit(logits + self.offset)
-        probabilities: NDArray[np.float64] = scipy.special.softmax(logits, axis=1)
+            logits = -self.power * np.logaddexp(0.0, -(logits + self.offset))
+        probabilities: NDArray[np.float64] = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
         return probabilities
 
     def memberships(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability that each class is among the labels."""
-        probabilities: NDArray[np.float64] = scipy.special.expit(self.scale * scores + self.offset)
-        return probabilities
+        logits = self.scale * scores + self.offset
+        return np.asarray(np.exp(-np.logaddexp(0.0, -logits)))

@@ -83,6 +83,8 @@ def times_in_format(texts: pa.Array, format: str) -> tuple[NDArray[np.int64], ND
     """
     found = pc.extract_regex(texts, _PATTERNS[format])
     fits = found.is_valid().fill_null(False).to_numpy(zero_copy_only=False).copy()
+    if not fits.any():
+        return np.zeros(len(fits), np.int64), ~fits
     year, day, hour, minute = (_whole(found, name) for name in ("year", "day", "hour", "minute"))
     month = _month_of_name(found) if "name" in format else _whole(found, "month")
     second = np.round(_numbers(found, "second") * 1e6).astype(np.int64)

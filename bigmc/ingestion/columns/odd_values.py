@@ -13,7 +13,7 @@ from bigmc.ingestion.columns.date_columns import as_dates
 from bigmc.ingestion.columns.date_formats import EXAMPLES, ISO, times_in_format
 from bigmc.ingestion.columns.number_columns import as_float
 from bigmc.ingestion.columns.number_formats import Doubt, main_kind
-from bigmc.ingestion.columns.value_formats import ValueFormat, format_of_texts
+from bigmc.ingestion.columns.value_formats import ValueFormat, format_of_texts, holds_digit
 
 ODD_SHARE, MOST_ODD = 0.01, 20
 """Share of a column's values that may be odd, and how many different ones: more may mean something."""
@@ -45,6 +45,8 @@ def main_format(texts: pa.Array, times: NDArray[np.int64]) -> MainFormat | None:
     times : int64 array of shape (n_values,)
         How often each occurs.
     """
+    if times[~holds_digit(texts)].sum() > ODD_SHARE * times.sum():
+        return None
     for is_odd in _odd_ones(texts):
         n_odd, n_other = int(is_odd.sum()), int((~is_odd).sum())
         if (

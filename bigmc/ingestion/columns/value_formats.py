@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.date_formats import EXAMPLES, ISO, date_format
@@ -139,8 +141,16 @@ def without_missing(texts: pa.Array, missing: Sequence[str]) -> pa.Array:
     return pc.if_else(absent, None, trimmed)
 
 
+def holds_digit(texts: pa.Array) -> NDArray[np.bool_]:
+    """Return which texts hold a digit, as every number and every date does."""
+    found = pc.match_substring_regex(texts, "[0-9]").to_numpy(zero_copy_only=False)
+    return np.asarray(found, bool)
+
+
 def format_of_texts(texts: pa.Array) -> ValueFormat | Doubt | None:
     """Return the format of trimmed texts, none missing; None if some are neither numbers nor dates."""
+    if not holds_digit(texts).all():  # this is a fast pattern, those of numbers and dates are not
+        return None
     if len(texts) and pc.all(pc.match_substring_regex(texts, _ISO_DATE)).as_py():
         return ISO
     format = number_format(texts)
