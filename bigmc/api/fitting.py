@@ -84,10 +84,10 @@ def fit(
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
         ``value_formats`` (examples by column of numbers and dates in other formats than the usual), ``notes``
-        (what counts as missing, and columns that look like numbers or dates and are not read as such),
-        ``baselines`` (the largest class, a plain ridge model),
-        ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were set aside),
-        ``seconds`` and ``peak_memory_bytes``.
+        (what counts as missing, columns that look like numbers or dates and are not read as such, and on how
+        many rows boosting was trained that had no time for all), ``baselines`` (the largest class, a plain
+        ridge model), ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were
+        set aside), ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc.engine.processes import prepare_process, prompt_release
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
@@ -129,7 +129,7 @@ def fit(
         with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
             result = Fit(data, target, splits, limits, workers, progress).run()
     result["columns"] = _columns(data.features, kinds.left_out)
-    result["value_formats"], result["notes"] = _value_formats(data.features), list(kinds.notes)
+    result["value_formats"], result["notes"] = _value_formats(data.features), [*kinds.notes, *result["notes"]]
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result

@@ -20,7 +20,6 @@ from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
-from bigmc.learners import learner_of
 from bigmc.model import Model, SumModel, load_model
 from bigmc.model.archive import QUICK_DEFLATION
 from bigmc.model.calibration import MOST_ROWS
@@ -29,13 +28,13 @@ from bigmc.progress import ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import exclusive
-from bigmc.store.files.checkpoint import LITTLE_TIME, FileCheckpoint
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.store.sample import draw_rows
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
 from bigmc.training.boosting import Boosting, choose_boosting, is_for_boosting
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_target import refuse_other_file
+from bigmc.training.in_time import train_in_time
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
@@ -84,6 +83,7 @@ class Fit:
         self._ends = time.monotonic() + limits.seconds
         self._pass_seconds = 0.0
         self._n_left = 2
+        self._n_rows: int | None = None
         self._train = data[splits.train]
         self._test = data[splits.test] if data.splits.get(splits.test) else None
         self._refits = False
@@ -302,22 +302,14 @@ class Fit:
             tidy_after(self._data)
             began = time.monotonic()
             resources = Resources(self._engine, self._limits.memory, self._progress, self._next_end(samples))
-            model = (
-                learner_of(winner.options(samples))
-                .train(
-                    winner.samples(samples),
-                    resources,
-                    checkpoint=FileCheckpoint(work, share_of_time=LITTLE_TIME),
-                    scratch=work,
-                    start=start,
-                )
-                .model
-            )
+            model = train_in_time(winner, samples, resources, work, start)
             self._pass_seconds = (time.monotonic() - began) / max(model.n_passes, 1.0)
             model.save(file)
             del model  # before its copy from the file, which has forgotten what is not saved
             disk.try_clear(work)
-        return load_model(file)
+        model = load_model(file)
+        self._n_rows = model.params.get("n_rows", self._n_rows)
+        return model
 
     @property
     def _has_time(self) -> bool:
@@ -377,6 +369,7 @@ class Fit:
             "n_classes": model.n_classes,
             **measured,  # type: ignore[typeddict-item]
             "rivals": rivals,
+            "notes": [] if self._n_rows is None else [f"the time was enough for {self._n_rows:,} rows"],
         }
 
 

@@ -115,5 +115,5 @@ class FitResult(Measured):
     report: NotRequired[str]
     columns: dict[str, list[str]]
     value_formats: NotRequired[dict[str, list[str]]]
-    notes: NotRequired[list[str]]
+    notes: list[str]
     n_quarantined: NotRequired[int]

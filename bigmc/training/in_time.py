@@ -1,0 +1,78 @@
+"""Trainings that end in time: boosting without time for all its rounds learns from fewer rows instead.
+
+A part of the rounds makes a model far from the one that the search judged and calibrated; all rounds on a
+part of the rows make nearly the same one. So few rows come first, and tell how long more will take.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from bigmc.engine import Resources
+from bigmc.learners import learner_of
+from bigmc.model import Model
+from bigmc.store.dataset import Dataset
+from bigmc.store.files.checkpoint import LITTLE_TIME, FileCheckpoint
+from bigmc.store.sample import draw_rows
+from bigmc.training.winner import Winner
+
+FEW_ROWS = 20_000
+"""Rows of the first training, where there are at least three times as many."""
+_PLANNED = 0.8
+"""Share of the time that is left which a larger training should need."""
+_MEMORY_SHARE = 0.25
+"""Largest share of the memory limit for drawn rows."""
+_SEED = 0x71ED
+
+
+def train_in_time(
+    winner: Winner, samples: Dataset, resources: Resources, work: Path, start: Model | None = None
+) -> Model:
+    """Train a winner on samples, or on as many of them as it has time for.
+
+    Parameters
+    ----------
+    winner : Winner
+    samples : Dataset
+    resources : Resources
+        At its end training stops with the best model so far. A training on few rows takes no longer than
+        trials of the search did, and is not stopped.
+    work : Path
+        Folder for checkpoints, from which training continues.
+    start : Model, optional
+        A similar model to start from.
+
+    Returns
+    -------
+    Model
+        If it was trained on fewer rows, its `params` have their number as ``n_rows``.
+    """
+    rows, boosting = winner.samples(samples), winner.boosting
+    most = _MEMORY_SHARE * resources.memory_limit / max(rows.nnz * (2 + rows.dtype.itemsize), 1)
+    few = min(FEW_ROWS / rows.n_samples, most)
+    if boosting is None or boosting.n_models > 1 or math.isinf(resources.ends) or few > 1 / 3:
+        return _trained(winner, rows, resources, work, start)
+    began = time.monotonic()
+    model = _on_some(winner, rows, few, replace(resources, ends=math.inf), work / "few")
+    now = time.monotonic()
+    share = min(_PLANNED * few * max(resources.ends - now, 0.0) / max(now - began, 1e-9), 1.0)
+    if share == 1.0:
+        return _trained(winner, rows, resources, work, start)
+    share = min(share, most)
+    return model if share < 2 * few else _on_some(winner, rows, share, resources, work / "some")
+
+
+def _on_some(winner: Winner, rows: Dataset, share: float, resources: Resources, work: Path) -> Model:
+    """Train on a share of the rows."""
+    drawn, _ = draw_rows(rows, share, _SEED, resources.engine)
+    model = _trained(winner, drawn, resources, work, None)
+    return replace(model, params={**model.params, "n_rows": drawn.n_samples})
+
+
+def _trained(winner: Winner, rows: Dataset, resources: Resources, work: Path, start: Model | None) -> Model:
+    checkpoint = FileCheckpoint(work, share_of_time=LITTLE_TIME)
+    learner = learner_of(winner.options(rows))
+    return learner.train(rows, resources, checkpoint=checkpoint, scratch=work, start=start).model
