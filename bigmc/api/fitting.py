@@ -86,8 +86,8 @@ def fit(
         ``value_formats`` (examples by column of numbers and dates in other formats than the usual), ``notes``
         (what counts as missing, columns that look like numbers or dates and are not read as such, and on how
         many rows boosting was trained that had no time for all), ``baselines`` (the largest class, a plain
-        ridge model), ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that were
-        set aside), ``seconds`` and ``peak_memory_bytes``.
+        ridge model), ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that
+        were set aside), ``seconds`` and ``peak_memory_bytes``.
     """
     from bigmc.engine.processes import prepare_process, prompt_release
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
