@@ -14,6 +14,7 @@ from bigmc.solvers.sparse.chunks.loss import evaluate
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
 
@@ -99,3 +100,36 @@ def test_a_chunk_that_cannot_make_up_for_the_others_gives_no_point_with_huge_wei
     finally:
         spill.close()
     assert all(np.abs(moved.coef.rows).max(initial=0.0) < 1e3 for moved in found)
+
+
+@pytest.mark.parametrize(
+    ("loss", "residuals_of"), [("squared_hinge", hinge_residuals), ("log_loss", log_residuals)]
+)
+def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_without_an_intercept(
+    loss, residuals_of
+):
+    generator = np.random.default_rng(1)
+    codes = generator.integers(0, [3, 4, 2, 5], (4000, 4)) + np.array([0, 3, 7, 9])
+    X = np.zeros((4000, 16), np.float32)
+    np.put_along_axis(X, codes, 1.0, axis=1)
+    X[:, 14:] = 1.0 + 0.01 * generator.random((4000, 2))  # and two that are nearly constant
+    scores = X @ generator.standard_normal((16, N_CLASSES)) + generator.gumbel(size=(4000, N_CLASSES))
+    dataset = Dataset.from_arrays(X, np.argmax(scores, axis=1), shard_rows=900)
+    task = replace(task_of(dataset, None, 0.0), objective=objective(loss, "l1/l2"))
+    task = replace(task, descent=replace(task.descent, fit_intercept=False))
+    near = solve(dataset, alpha=1.2 * ALPHA, loss=loss, tol=1e-3, memory_limit=1 << 30)
+    rows = np.pad(near.coef, ((0, 0), (0, task.width - N_CLASSES)))
+    start = Coefficients.zeros(task.width).updated([(near.features, rows)])
+    spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
+    try:
+        spill.add(np.arange(16))
+        anchor = evaluate(task, spill, start, np.zeros(N_CLASSES))
+        found = balanced(task, spill, anchor)
+        places = [places_of(dataset, spill, own) for own in found]
+    finally:
+        spill.close()
+    scores = X @ start.take(np.arange(16))[:, :N_CLASSES]
+    for own, at in zip(found, places, strict=True):
+        scores[at] = X[at] @ own.coef.take(np.arange(16))[:, :N_CLASSES]
+    gradient = X.T @ residuals_of(scores, dataset.labels()) / dataset.n_samples
+    assert np.linalg.norm(gradient, axis=1).max() <= ALPHA * (1 + 1e-3)
