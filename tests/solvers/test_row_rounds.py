@@ -11,8 +11,18 @@ from test_stochastic_start import ROOMY, Given, residual_of, shrunk, shuffled, t
 from bigmc.objectives import PENALTIES
 from bigmc.progress import silent
 from bigmc.solvers.sparse.chunks import rounds
+from bigmc.solvers.sparse.chunks.balanced import Balanced
+from bigmc.solvers.sparse.chunks.balanced_level import balanced_by_level
+from bigmc.solvers.sparse.chunks.candidate_gradients import changes
 from bigmc.solvers.sparse.chunks.loss import evaluate
-from bigmc.solvers.sparse.chunks.row_rounds import Damped, Point, RowSteps, evaluate_by_rows, follow_rows
+from bigmc.solvers.sparse.chunks.row_rounds import (
+    Damped,
+    Point,
+    RowSteps,
+    changes_by_rows,
+    evaluate_by_rows,
+    follow_rows,
+)
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -57,6 +67,40 @@ def test_objective_and_gradient_are_those_of_columns(loss, weighting, opened):
     assert found.objective == pytest.approx(wanted.objective, rel=1e-6)
     np.testing.assert_allclose(found.gradient[:, :5], wanted.gradient[:, :5], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found.intercept_gradient, wanted.intercept_gradient, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_another_intercept_of_some_samples_changes_what_it_does_by_columns(loss, opened):
+    _, dataset = made(sets=loss == "multilabel_ranking")
+    weights = np.random.default_rng(3).integers(0, 3, dataset.n_samples).astype(float)
+    task = task_of(dataset, loss, weights=weights, fit_intercept=True)
+    spill = opened(dataset, np.arange(3, 50), weights)
+    coef, intercept = some_weights(np.arange(5, 45, 3), 5), np.linspace(-1, 1, 5)
+    pieces = frozenset(piece for piece in spill.pieces if piece.chunk == 1)
+    moved = [Balanced(pieces, coef, intercept[::-1].copy(), 0.0)]
+    point = evaluate(task, spill, coef, intercept)
+    found = changes_by_rows(task, spill, Point(coef, intercept), moved, 4000)
+    wanted = changes(task, spill, point, moved)
+    np.testing.assert_allclose(found[:, :5], wanted[:, :5], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
+def test_the_level_of_one_chunk_balances_all_samples(loss, opened):
+    dataset = shuffled()
+    task = task_of(dataset, loss, fit_intercept=True)
+    best = solve(dataset, alpha=2e-2, tol=1e-3, memory_limit=1 << 30, loss=loss)
+    spill = opened(dataset, np.arange(60))
+    coef = Coefficients(best.features, np.pad(best.coef, ((0, 0), (0, 3))))
+    anchor = evaluate_by_rows(task, spill, Point(coef, np.zeros(5)), 4000)
+    (moved,) = balanced_by_level(task, spill, anchor)
+    assert np.abs(anchor.intercept_gradient).max() > 1e-3
+    level = np.zeros((dataset.n_samples, 5))
+    for piece in moved.pieces:
+        positions = spill.load(piece).positions[0].astype(int)
+        level[dataset.base[piece.shard] + positions] = moved.intercept
+    scores, y = dense(dataset)[:, best.features] @ best.coef + level, dataset.labels()
+    total = sum(residual_of(loss, s, label) for s, label in zip(scores, y, strict=True))
+    np.testing.assert_allclose(total / dataset.n_samples, 0.0, atol=1e-5)
 
 
 def by_hand(X, y, order, anchor, damping, how):
@@ -155,7 +199,7 @@ def test_an_intercept_is_certified_where_sweeps_have_no_memory(loss, weighted):
     assert len(best.features) > NARROW.most_candidates
     _, certificate = run(dataset, NARROW, max_passes=20, weights=weights, **options)
     assert certificate.lower <= best.certificate.upper
-    assert certificate.gap <= 0.1
+    assert certificate.gap <= 0.03
 
 
 def test_sweeps_go_on_where_few_features_keep_weights():

@@ -229,8 +229,7 @@ class CandidateColumns:
         """Return the features whose gradients the next pass keeps, in increasing order.
 
         First come those whose gradients may be too large, then those small in the last pass though their
-        bounds were not: without gradients there are bounds again. Rounds measure those of the candidates, but
-        for rounds of stochastic steps: there the features with weights come first.
+        bounds were not: without gradients there are bounds again. Rounds measure those of the candidates.
         """
         return most_wanted(partial(self._ranks, state), self._most_gradients)
 
@@ -240,10 +239,7 @@ class CandidateColumns:
         ranks = last.astype(np.float32)
         ranks[~self._used] = -1.0
         ranks[state.doubted] = np.maximum(ranks[state.doubted], np.float32(self._task.alpha))
-        if self.by_rows(state):
-            ranks[state.coef.features] = np.inf
-        else:
-            ranks[joined(state)] = -1.0
+        ranks[joined(state)] = -1.0
         return ranks
 
     def write(self, state: State, first_rows: Callable[[], RowsOf], norms: Norms = Norms.EXACT) -> None:

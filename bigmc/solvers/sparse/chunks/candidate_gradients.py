@@ -57,11 +57,6 @@ class Measured:
     features: NDArray[np.int64]
     measures: Measures
 
-    @classmethod
-    def nothing(cls) -> Measured:
-        """Return those of no features."""
-        return cls(np.empty(0, np.int64), Measures(*np.empty((3, 0))))
-
 
 def changes(
     task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[Balanced]
@@ -93,7 +88,9 @@ def changes(
     return total
 
 
-def at_dual_point(task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[Balanced]) -> Measured:
+def at_dual_point(
+    task: ChunkTask, spill: Spill, point: Evaluated, changed: NDArray[np.float64] | None
+) -> Measured:
     """Measure the gradients of the candidates at the dual point of some weights.
 
     Parameters
@@ -102,10 +99,9 @@ def at_dual_point(task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequen
     spill : Spill
     point : Evaluated
         With the gradients of the features of the spill, layer by layer.
-    moved : sequence of Balanced
-        Other weights of some samples.
+    changed : float64 array of shape (n_candidates, width), optional
+        What samples with other weights change in them; it is overwritten.
     """
-    changed = changes(task, spill, point, moved)
     gradient: NDArray[Any] = point.gradient
     if changed is not None:
         gradient = np.add(changed, gradient, out=changed)

@@ -20,11 +20,12 @@ from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
 from bigmc.solvers.sparse.chunks.balanced import Balanced, balanced
 from bigmc.solvers.sparse.chunks.balanced_level import balanced_by_level
-from bigmc.solvers.sparse.chunks.candidate_gradients import Measured, at_dual_point
+from bigmc.solvers.sparse.chunks.candidate_gradients import Measured, at_dual_point, changes
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunks.column_pass import column_sums
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.row_rounds import Point, changes_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
@@ -147,16 +148,12 @@ class Certifier:
         scales: tuple[float, ...] = ()
         if task.objective.loss.name == "log_loss":
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
-        by_rows = self._plan.goes_by_rows(len(spill.features))  # sweeps have no memory then
-        if by_rows:
-            moved = balanced_by_level(task, spill, point) if task.fit_intercept else []
-        else:
-            moved = balanced(task, spill, point) if task.fit_intercept or spill.n_chunks > 1 else []
-        candidates = Measured.nothing() if by_rows else at_dual_point(task, spill, point, moved)
+        moved = self._moved(spill, point)
+        candidates = at_dual_point(task, spill, point, self._changed(spill, point, moved))
         chosen = np.setdiff1d(chosen, candidates.features, assume_unique=True)
         request, rough = self._request(chosen, scales, candidates.features), norms is Norms.ROUGH
         written = np.empty(0, np.int64)
-        if rough or by_rows or self._needs_shards(spill):
+        if rough or self._by_rows(spill) or self._needs_shards(spill):
             add_up = partial(self._add_up, spill, request, point, moved)
             sums, written = self._shard_sums(spill, add_up, norms, further)
         else:
@@ -170,6 +167,26 @@ class Certifier:
         bound = self._lower(sums, measured, scales)
         scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
         return found(lower=bound.value + sum(own.left for own in moved), scale=scale)
+
+    def _by_rows(self, spill: Spill) -> bool:
+        """Return whether sweeps have no memory for the candidates."""
+        return self._plan.goes_by_rows(len(spill.features))
+
+    def _moved(self, spill: Spill, point: Evaluated) -> list[Balanced]:
+        """Return other weights of some samples, with which the dual point is nearly feasible."""
+        intercept = self._task.fit_intercept
+        if self._by_rows(spill):
+            return balanced_by_level(self._task, spill, point) if intercept else []
+        return balanced(self._task, spill, point) if intercept or spill.n_chunks > 1 else []
+
+    def _changed(
+        self, spill: Spill, point: Evaluated, moved: Sequence[Balanced]
+    ) -> NDArray[np.float64] | None:
+        """Return what they change in the gradients of the candidates; None where it is nothing."""
+        if moved and self._by_rows(spill):
+            weights = Point(point.coef, point.intercept)
+            return changes_by_rows(self._task, spill, weights, moved, self._plan.row_bytes)
+        return changes(self._task, spill, point, moved)
 
     def _needs_shards(self, spill: Spill) -> bool:
         """Return whether features occur that have no columns."""

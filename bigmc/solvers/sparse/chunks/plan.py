@@ -20,8 +20,9 @@ _CHUNK_MARGIN, _CHUNK_PIECES = 1.1, 17
 #: Bytes of the vectors of a candidate for every class, and what is left for candidates to come: in units of
 #: those there are, and as a share of what is left.
 _CANDIDATE_COST, _MORE_CANDIDATES, _MORE_SHARE = 56, 1.25, 0.04
-#: The same for rounds of stochastic steps, of single precision; and the share of what is left for them.
-_BY_ROWS_COST, _BY_ROWS_SHARE = 20, 0.55
+#: The same for rounds of stochastic steps, of single precision but for the sums of a gradient; and the share
+#: of what is left for them. Their chunks have no scores, which are most of the bytes with many classes.
+_BY_ROWS_COST, _BY_ROWS_SHARE = 24, 0.66
 #: Share of a chunk that may be in row order at once, beside its columns.
 _ROW_ORDER = 0.25
 #: Share of what is left up to which columns are held. With all of it a run at 146 MB took 182.

@@ -14,7 +14,7 @@ weights of now; in the place of a curvature, `Evaluated` has ``c_j / d`` then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from bigmc.kernels.linear import stochastic, variance_reduced
 from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
 from bigmc.kernels.linear.variance_reduced import Anchor, RowSums
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.sparse.chunks.balanced import Balanced
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.stochastic_start import RATE, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -62,27 +63,94 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
     """
     coef, intercept = point
     loss, features = task.objective.loss, spill.features
-    n = len(features)
-    margins, intercept_gradient, level = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
-    sums = RowSums(np.zeros((n, task.width), task.dtype), np.zeros(n), np.zeros(n), np.zeros(n, np.int64))
+    sums = _no_sums(len(features), task.width)
     weights = _dense(coef, features, sums_width(task.n_classes))
-    kernels = task.objective.loss.set_kernels if task.objective.sets else loss.kernels
-    factor = 1.0 / task.weight_sum
-    for rows in _all_rows(task, spill, row_bytes):
+    chunks = (chunk for _, chunk in spill.chunks(range(spill.n_chunks)))
+    rows = _rows_of(task, spill, chunks, row_bytes)
+    levels = _add_rows(task, rows, Dense(weights, intercept), 1.0 / task.weight_sum, sums)
+    del weights
+    curve, level_curve = _curves(sums, levels.square, task.dataset.n_samples)
+    return Evaluated(
+        coef,
+        intercept,
+        task.upper(Margins.of(loss, levels.margins), coef),
+        sums.gradient.astype(task.dtype, copy=False),
+        curve.astype(task.dtype),
+        levels.gradient,
+        level_curve,
+    )
+
+
+def changes_by_rows(
+    task: ChunkTask, spill: Spill, point: Point, moved: Sequence[Balanced], row_bytes: int
+) -> NDArray[np.float64]:
+    """Return what samples with another intercept change in the gradients of the candidates.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+        Has the columns of the candidates, in one layer.
+    point : Point
+        Of all other samples.
+    moved : sequence of Balanced
+        Other intercepts of some samples; the weights are those of the point.
+    row_bytes : int
+        Bytes of the entries that are put into row order together.
+
+    Returns
+    -------
+    float64 array of shape (n_candidates, width)
+    """
+    features = spill.features
+    sums = _no_sums(len(features), task.width)
+    weights = _dense(point.coef, features, sums_width(task.n_classes))
+    for own in moved:
+        chunk = spill.read([piece for piece in spill.pieces if piece in own.pieces])
+        for sign, intercept in ((-1.0, point.intercept), (1.0, own.intercept)):
+            rows = _rows_of(task, spill, [chunk], row_bytes)
+            _add_rows(task, rows, Dense(weights, intercept), sign / task.weight_sum, sums)
+    return sums.gradient.astype(np.float64, copy=False)
+
+
+class Dense(NamedTuple):
+    """Weights of the candidates, zeros included, and the intercept of shape (n_classes,)."""
+
+    weights: NDArray[np.float32]
+    intercept: NDArray[np.float64]
+
+
+class _Levels(NamedTuple):
+    """Margins of samples, their gradient by the intercept, and the sum of its squares."""
+
+    margins: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    square: float
+
+
+def _no_sums(n: int, width: int) -> RowSums:
+    """Return sums of no samples; in double precision, since bounds go by the gradients."""
+    return RowSums(np.zeros((n, width)), np.zeros(n), np.zeros(n), np.zeros(n, np.int64))
+
+
+def _add_rows(
+    task: ChunkTask, groups: Iterable[SparseRows], point: Dense, factor: float, sums: RowSums
+) -> _Levels:
+    """Add up the gradients of samples, times a factor."""
+    loss = task.objective.loss
+    kernels = loss.set_kernels if task.objective.sets else loss.kernels
+    margins, gradient, square = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
+    for rows in groups:
         problem = _problem(task, rows)
         if problem is None:
             continue
-        problem.rebuild_scores(Coefficients.zeros(task.width), intercept, [])
-        variance_reduced.add_row_scores(rows, weights, problem.scores)
+        problem.rebuild_scores(Coefficients.zeros(task.width), point.intercept, [])
+        variance_reduced.add_row_scores(rows, point.weights, problem.scores)
         own, scores = problem.margins(), problem.scores
         margins += own.stacked
-        intercept_gradient += intercept_derivatives(problem, own, task.weight_sum)[0]
-        level += variance_reduced.add_row_gradients(kernels, rows, scores, factor, task.n_classes, sums)
-    curve, level_curve = _curves(sums, level, task.dataset.n_samples)
-    upper = task.upper(Margins.of(loss, margins), coef)
-    return Evaluated(
-        coef, intercept, upper, sums.gradient, curve.astype(task.dtype), intercept_gradient, level_curve
-    )
+        gradient += intercept_derivatives(problem, own, task.weight_sum)[0]
+        square += variance_reduced.add_row_gradients(kernels, rows, scores, factor, task.n_classes, sums)
+    return _Levels(margins, gradient, square)
 
 
 def follow_rows(
@@ -218,10 +286,10 @@ def _problem(task: ChunkTask, rows: SparseRows) -> Problem | None:
     return task.problem_of(Samples(task.dataset, rows.labels, ones, weights, None))
 
 
-def _all_rows(task: ChunkTask, spill: Spill, row_bytes: int) -> Iterator[SparseRows]:
-    """Read all samples, some in row order at a time."""
+def _rows_of(task: ChunkTask, spill: Spill, chunks: Iterable[Chunk], row_bytes: int) -> Iterator[SparseRows]:
+    """Put the samples of chunks into row order, some at a time."""
     scale = _column_scale(task, spill.features)
-    for _, chunk in spill.chunks(range(spill.n_chunks)):
+    for chunk in chunks:
         samples = RowSamples.of_chunk(chunk)
         for group in samples.groups(np.arange(len(samples.counts)), scale, row_bytes // ENTRY_BYTES):
             yield from _slices(group)
