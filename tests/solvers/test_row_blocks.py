@@ -122,6 +122,20 @@ def test_a_limit_too_small_for_a_shard_takes_parts_of_it_and_nothing_else():
     assert least * 10**6 <= 60 << 20
 
 
+def test_a_shard_is_cut_once_more_whenever_the_memory_asks_for_it():
+    """Into no part too many, as each reads all of the shard, and into sixteen at most."""
+    generator = np.random.default_rng(0)
+    X = scipy.sparse.random_array((60_000, 2000), density=0.01, rng=generator, format="csr")
+    X.data[:] = 1.0
+    data = Dataset.from_arrays(X, np.arange(60_000) % 2)
+    run = run_of(data, ridge=0.1, **RIDGE)
+    plans = [plan_blocks(run, limit) for limit in range(60 << 20, 10 << 20, -(1 << 14))]
+    counts = [0 if plan is None else len(plan.blocks) for plan in plans]
+    assert list(dict.fromkeys(counts)) == [*range(1, 17), 0]
+    for plan in plans[: counts.index(0)]:
+        assert plan.first_reads(data) == (1 if len(plan.blocks) == 1 else len(plan.blocks) + 2)
+
+
 def weights_of(trained, data):
     coef = np.zeros((data.n_features, data.n_classes))
     coef[trained.state.coef.features] = trained.state.coef.rows[:, : data.n_classes]

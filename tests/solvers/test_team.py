@@ -17,15 +17,20 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
-N, D, ALPHA = 9000, 7, 2e-3
+#: Values are whole numbers of twentieths: one byte each, so that kernels are those of most other tests.
+UNIT = 20
+N, D, ALPHA = 9000, 7, 2e-3 * UNIT
 LOSSES = ["squared_hinge", "log_loss", "multitask_squared_hinge", "huber_hinge"]
 
 
 def drawn(n_classes):
     """Samples in two shards; columns of all lengths, from a single entry to all samples."""
     generator = np.random.default_rng(n_classes)
-    X = generator.normal(size=(N, D)) * (generator.random((N, D)) < np.linspace(0.02, 1.2, D))
-    y = (X @ generator.normal(size=(D, n_classes)) + generator.normal(size=(N, n_classes))).argmax(1)
+    X = np.round(UNIT * generator.normal(size=(N, D))) * (
+        generator.random((N, D)) < np.linspace(0.02, 1.2, D)
+    )
+    scores = X @ generator.normal(size=(D, n_classes)) / UNIT
+    y = (scores + generator.normal(size=(N, n_classes))).argmax(1)
     return X, y, Dataset.from_arrays(X, y, shard_rows=5000)
 
 
