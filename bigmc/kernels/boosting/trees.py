@@ -181,11 +181,10 @@ def add_samples(table, weights, hist):
 
 
 @inner_kernel
-def _fill_zero(table, p, cells, total):
-    """Set the cell of code 0 of column `p` in a histogram of lists, which leave it out."""
-    if table.codes.shape[1] == 0:
-        cells[table.zero[p]] = 0
-        cells[table.zero[p]] = total - cells[: table.n_edges[p] + 1 + table.missing[p]].sum()
+def _fill_zero(cells, zero, total):
+    """Set the cell of code 0 of a column in a histogram of lists, which leave it out."""
+    cells[zero] = 0
+    cells[zero] = total - cells.sum()
 
 
 @inner_kernel
@@ -206,11 +205,12 @@ def find_peaks(hist, table, total, values, cuts, sides):
     `sides`, of shape (2 n_cells, 2), are packed sums below and above.
     """
     n = 0
-    n_edges, missing = table.n_edges, table.missing
+    n_edges, missing, listed = table.n_edges, table.missing, table.codes.shape[1] == 0
     for p in range(n_edges.shape[0]):
         cells = hist[np.int64(table.firsts[p]) :]
         last = n_edges[p] + 1 if missing[p] else n_edges[p]
-        _fill_zero(table, p, cells, total)
+        if listed:
+            _fill_zero(cells[: last + 1], table.zero[p], total)
         for missing_below in range(2 if missing[p] else 1):
             below = cells[last] if missing_below else 0
             # With missing values the cut above all edges separates them from the rest.
@@ -283,7 +283,7 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
     totals, slots, added, kept = level.totals, level.slots, level.added, level.kept
     cuts, sides, at = level.cuts, level.sides, table.at
     features, firsts, n_edges, missing = table.features, table.firsts, table.n_edges, table.missing
-    n_nodes, n_columns = totals.shape[1], features.shape[0]
+    n_nodes, n_columns, listed = totals.shape[1], features.shape[0], table.codes.shape[1] == 0
     stop_at = at + table.n_cells
     for tree in range(first_tree, stop_tree):
         own = hist[tree if kept else 0]
@@ -307,7 +307,10 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
             whole = np.float64(total >> 32)
             for p in range(n_columns):
                 cells = own[slots[tree, node], at + np.int64(firsts[p]) :]
-                _fill_zero(table, p, cells, total)
+                if listed:
+                    _fill_zero(cells[: n_edges[p] + 1 + missing[p]], table.zero[p], total)
+                # Among equal cuts that of the first feature wins, which may be in an earlier table.
+                least = np.nextafter(best, -1.0) if features[p] < feature else best
                 for missing_below in range(2 if missing[p] else 1):
                     below = cells[n_edges[p] + 1] if missing_below else 0
                     for b in range(n_edges[p] + 1 if missing[p] and not missing_below else n_edges[p]):
@@ -317,8 +320,9 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
                             value = abs(g) + abs(whole - g)
                         else:
                             value = _purity(below, total)
-                        if value > best or (value == best and features[p] < feature):
-                            best, feature, found = value, features[p], True
+                        if value > least:
+                            least = best = value
+                            feature, found = features[p], True
                             cuts[tree, node, 1], cuts[tree, node, 2] = b, missing_below
                             sides[tree, node, 0] = below
             if found:
