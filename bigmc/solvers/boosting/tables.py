@@ -7,7 +7,7 @@ are entries, and the sum of the code of 0 is what is missing from that of the no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -72,12 +72,12 @@ class CodeTables:
         """Yield the tables of the chosen columns."""
         if self._kept is None and self._fits:
             self._memory = np.empty(0, np.uint8)
-            self._kept = list(self._tables(self._chosen, reuse=False))
+            self._kept = list(self._tables(self._chosen, _own_memory))
         yield from self.of(self._chosen) if self._kept is None else self._kept
 
     def of(self, columns: Columns) -> Iterator[Table]:
         """Yield the tables of some columns, or of all, and keep none."""
-        yield from self._tables(columns, reuse=True)
+        yield from self._tables(columns, self._shared_memory)
 
     @property
     def _fits(self) -> bool:
@@ -112,16 +112,17 @@ class CodeTables:
             return 4 * (self._n + 1) + 2 * group.n_entries
         return len(group.columns) * (self._n + self._padded)
 
-    def _tables(self, columns: Columns, reuse: bool) -> Iterator[Table]:
-        """Yield the tables of some columns, each in the same memory or in its own."""
+    def _shared_memory(self, size: int) -> NDArray[np.uint8]:
+        """Return the memory of the table before."""
+        if len(self._memory) < size:
+            self._memory = _own_memory(size)
+        return self._memory
+
+    def _tables(self, columns: Columns, memory: Callable[[int], NDArray[np.uint8]]) -> Iterator[Table]:
+        """Yield the tables of some columns, in memory of so many bytes each."""
         at = 0
         for group in self._groups(columns):
-            size = self._bytes(group)
-            memory = self._memory
-            if not reuse or len(memory) < size:
-                memory = np.zeros(size, np.uint8)
-                self._memory = memory if reuse else self._memory
-            table = self._table(group, memory, at)
+            table = self._table(group, memory(self._bytes(group)), at)
             yield table
             at += table.n_cells
 
@@ -162,6 +163,10 @@ class CodeTables:
                 pass
             transpose_codes(codes, by_column)
         return table
+
+
+def _own_memory(size: int) -> NDArray[np.uint8]:
+    return np.zeros(size, np.uint8)
 
 
 def _parts(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
