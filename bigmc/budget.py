@@ -78,7 +78,7 @@ def format_bytes(n_bytes: float) -> str:
 
 def usable_memory() -> int:
     """Return the bytes this process may use: the least of the container's limits and the machine's memory."""
-    candidates = [_meminfo("MemTotal")]
+    candidates = [_kilobytes(Path("/proc/meminfo"), "MemTotal")]
     for limit in _cgroup_limits():
         try:
             candidates.append(int(limit.read_text()))
@@ -276,10 +276,6 @@ def _refusal(plan: Callable[[int], object], limit: int) -> MemoryLimitError | No
 
 def _status(field: str) -> int:
     return _kilobytes(Path("/proc/self/status"), field)
-
-
-def _meminfo(field: str) -> int:
-    return _kilobytes(Path("/proc/meminfo"), field)
 
 
 def _kilobytes(path: Path, field: str) -> int:

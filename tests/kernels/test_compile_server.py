@@ -7,6 +7,7 @@ from typing import Any
 
 import numba
 import pytest
+from llvmlite import binding as llvm
 
 import bigmc
 from bigmc import kernels
@@ -219,6 +220,45 @@ def test_what_others_are_compiled_from_is_freed_and_read_again_where_one_is(tmp_
         check=True,
     )
     assert done.stdout.splitlines() == ["[True]", "[1, 2, 5] 2"]
+
+
+IN_TWO_PROCESSES = """
+import sys
+import numpy as np
+from bigmc.kernels.compile_server import compile_elsewhere
+from bigmc.kernels.minimax import _threshold, subset_masks, subset_values
+scores = np.array([[3.0, 2.5, 0.0], [1.0, 1.0, 0.9]])
+if sys.argv[1] == "child":
+    compile_elsewhere()
+    values = np.empty(2)
+    subset_values(scores, np.ones(1), values, np.empty(1))
+    print(values.round(12).tolist())
+else:
+    masks = np.empty((2, 1), np.uint8)
+    subset_masks(scores, masks)
+    print(masks.tolist(), len(_threshold.stats.cache_hits), len(_threshold.stats.cache_misses))
+"""
+
+
+def test_what_only_kernels_call_is_kept_without_machine_code(tmp_path: Path) -> None:
+    """A child keeps it for the kernels that call it, also for those that another process compiles itself."""
+    env = {
+        **os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1]), "NUMBA_CACHE_DIR": str(tmp_path)
+    }  # fmt: skip
+    said = [
+        subprocess.check_output([sys.executable, "-c", IN_TWO_PROCESSES, who], env=env, text=True).strip()
+        for who in ("child", "itself")
+    ]
+    # (3 + 2.5 - 1) / 2 and (1 + 1 + 0.9 - 1) / 3, of the subsets of two and three classes
+    assert said == [str([2.25, round(1.9 / 3, 12)]), "[[3], [7]] 1 0"]
+    sizes: dict[str, list[int]] = {"minimax._threshold": [], "minimax.subset_values": []}
+    for name, found in sizes.items():
+        for path in tmp_path.rglob(f"{name}-*.nbc"):
+            _, _, (machine_code, _) = pickle.loads(path.read_bytes())[0]
+            sections = llvm.ObjectFileRef.from_data(machine_code).sections()
+            found += [sum(part.size() for part in sections if part.is_text())]
+    assert sizes["minimax._threshold"] == [0]
+    assert min(sizes["minimax.subset_values"]) > 0
 
 
 def test_modules_beside_the_data_are_not_imported(tmp_path: Path) -> None:
