@@ -71,6 +71,7 @@ def timed(command: Sequence[str], limit: int) -> tuple[dict[str, float], str]:
     """Run a command with so many CPU seconds; return the figures of all its processes, and its output."""
     started = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     with tempfile.NamedTemporaryFile() as figures:
         meter = [sys.executable, "-I", "-S", "-c", _METER, figures.name]
         process = subprocess.run(

@@ -98,7 +98,7 @@ def fit(
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
-    from bigmc.training.validation import Limits, tidy_after
+    from bigmc.training.limits import Limits, tidy_after
     from bigmc.training.winner import Splits
 
     started = time.monotonic()

@@ -27,9 +27,9 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.best_model import best_model
+from bigmc.training.limits import Limits
 from bigmc.training.pilot import PILOT_ROWS, PilotRows, choose_for_texts
 from bigmc.training.trials import Course
-from bigmc.training.validation import Limits
 
 _COLUMN = "text"
 _SEED = 0x9170

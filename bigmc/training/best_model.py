@@ -11,11 +11,12 @@ from bigmc.model import Model
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import DualDescent, check_memory
 from bigmc.store.dataset import Dataset
+from bigmc.training.limits import Limits
 from bigmc.training.ridges import Ridges
 from bigmc.training.search import Search
 from bigmc.training.sizes import smallest_good, train_with_size
 from bigmc.training.trials import Course, weighted
-from bigmc.training.validation import Limits, first_candidate
+from bigmc.training.validation import first_candidate
 from bigmc.training.winner import Winner
 
 

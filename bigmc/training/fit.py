@@ -36,12 +36,13 @@ from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.in_time import train_in_time
 from bigmc.training.label_thresholds import Thresholds
+from bigmc.training.limits import Limits, engine_for, tidy_after
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
 from bigmc.training.sums import Sum, add_up
 from bigmc.training.trials import Course, Size, Truth, better
-from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE, Limits, engine_for, tidy_after
+from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"

@@ -30,8 +30,9 @@ from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
 from bigmc.training.folds import FEW_ROWS
+from bigmc.training.limits import Limits
 from bigmc.training.trials import WEIGHTINGS, Candidate
-from bigmc.training.validation import Limits, Validation
+from bigmc.training.validation import Validation
 
 pc = LazyModule("pyarrow.compute")
 

@@ -20,8 +20,9 @@ from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
+from bigmc.training.limits import Limits
 from bigmc.training.trials import Candidate, Course, Size, Trial, better, weightings_of
-from bigmc.training.validation import Limits, Validation
+from bigmc.training.validation import Validation
 
 STEP = 10**0.5
 """Factor from one ridge or penalty to the next."""
@@ -130,7 +131,7 @@ class Search:
         if scale is not None and scale.max() > MOST_SPREAD * scale.min():
             return best
         for name in list(self._weightings)[1:]:
-            best = self.better(best, self.trial_of(replace(best.candidate, weighting=name), best))
+            best = self.better(best, self.trial_of(replace(best.candidate, weighting=name), best, best))
         return best
 
     def _ridge(self, best: Trial) -> Trial:
@@ -171,12 +172,12 @@ class Search:
     def _penalty(self, best: Trial) -> Trial:
         if self.validation.descends_duals:
             return best
-        start = self.trial_of(replace(best.candidate, alpha=FIRST_PENALTY))
+        start = self.trial_of(replace(best.candidate, alpha=FIRST_PENALTY), rival=best)
         if self.better(best, start) is start:
             best = self._climb(start, lambda c: replace(c, alpha=c.alpha * STEP))
         if best.candidate.alpha >= STRONG_PENALTY:
             return best
-        strong = self.trial_of(replace(best.candidate, alpha=STRONG_PENALTY))
+        strong = self.trial_of(replace(best.candidate, alpha=STRONG_PENALTY), rival=best)
         if self.better(best, strong) is best:
             return best
         stronger = self._climb(strong, lambda c: replace(c, alpha=c.alpha * STEP))
@@ -189,7 +190,7 @@ class Search:
     def _climb(self, best: Trial, change: Callable[[Candidate], Candidate]) -> Trial:
         """Change a setting repeatedly while that helps."""
         for _ in range(MOST_STEPS):
-            trial = self.trial_of(change(best.candidate), best)
+            trial = self.trial_of(change(best.candidate), best, best)
             if self.better(best, trial) is best:
                 break
             best = trial
@@ -207,8 +208,13 @@ class Search:
             best = self.better(best, trial)
         return best
 
-    def trial_of(self, candidate: Candidate, origin: Trial | None = None) -> Trial:
-        """Return the trial of a candidate that changes one setting of `origin`."""
+    def trial_of(
+        self, candidate: Candidate, origin: Trial | None = None, rival: Trial | None = None
+    ) -> Trial:
+        """Return the trial of a candidate that changes one setting of `origin`.
+
+        Where it promises no gain over `rival`, it may be of one fold alone (`Validation.attempt`).
+        """
         self.validation.enter(candidate, None if origin is None else origin.candidate)
         for trial in self._trials:
             if trial.candidate == candidate:
@@ -221,7 +227,7 @@ class Search:
                 return trial
         if self._trials and time.monotonic() > self._ends:
             raise _TimeIsOver
-        trial = self.validation.attempt(candidate)
+        trial = self.validation.attempt(candidate, rival)
         if not self._trials:  # a training takes longer than this trial by the share of the rows it had
             reserved = min(RESERVED * self._seconds, self._n_trials_to_come * trial.seconds)
             self._ends -= reserved if math.isfinite(self._seconds) else 0.0

@@ -11,9 +11,9 @@ from bigmc.engine import ThreadEngine
 from bigmc.store.dataset import Dataset
 from bigmc.training import boosting
 from bigmc.training.boosting import ROUNDS, choose_boosting
+from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, better
-from bigmc.training.validation import Limits
 from bigmc.training.winner import Winner
 
 RNG = np.random.default_rng(3)

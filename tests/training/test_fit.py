@@ -15,9 +15,10 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file
 from bigmc.training.fit import wilson
 from bigmc.training.folds import cross_validated
+from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.trials import HINGE, Candidate
-from bigmc.training.validation import Limits, Validation
+from bigmc.training.validation import Validation
 
 pytestmark = pytest.mark.slow
 
@@ -178,7 +179,7 @@ def test_a_weighting_that_is_hardly_behind_is_tried_again_at_the_best_ridge(
     known = search.validation.attempt(search.first)
     at_first = {"tfidf": 0.6, "binary tfidf": first, "l2": 0.8}
 
-    def attempt(candidate):
+    def attempt(candidate, rival=None):
         gain = {"tfidf": 0.0, "binary tfidf": 0.15, "l2": 0.05}[candidate.weighting]
         quality = at_first[candidate.weighting] + gain * (candidate.ridge < 0.9)
         quality -= 0.3 * (candidate.loss != HINGE or candidate.alpha > 0)

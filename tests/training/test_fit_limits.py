@@ -11,9 +11,10 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.model.calibration import Calibration
 from bigmc.store.dataset import Dataset
+from bigmc.training.limits import Limits
 from bigmc.training.sizes import train_with_size
 from bigmc.training.trials import Candidate, Size
-from bigmc.training.validation import Limits, Validation
+from bigmc.training.validation import Validation
 from bigmc.training.winner import Winner
 
 MEASURE = """

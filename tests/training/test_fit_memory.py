@@ -14,10 +14,11 @@ from bigmc.solvers.sparse.ridge.block_reader import RowBlock
 from bigmc.store.dataset import Dataset
 from bigmc.training import validation
 from bigmc.training.best_model import check_ridge_memory
+from bigmc.training.limits import Limits
 from bigmc.training.ridges import Ridges
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate
-from bigmc.training.validation import Limits, Validation
+from bigmc.training.validation import Validation
 
 LABELS = np.arange(3000) % 40
 

@@ -11,10 +11,10 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.learners.boosting import held_out
 from bigmc.store.sample import draw_groups, holdout_keys
+from bigmc.training.limits import Limits
 from bigmc.training.options import HeldOut, calibration_rows
 from bigmc.training.pilot import PilotRows, choose_for_texts
 from bigmc.training.search import Search
-from bigmc.training.validation import Limits
 
 ENGINE = ThreadEngine(1)
 N_GROUPS, PER_GROUP = 300, 8

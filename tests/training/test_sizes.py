@@ -20,10 +20,10 @@ from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 from bigmc.training.fit import Fit
+from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, DualsAfter, by_norm, smallest_good, train_with_size, with_shared_scale
 from bigmc.training.trials import Candidate, Size
-from bigmc.training.validation import Limits
 from bigmc.training.winner import Splits, Winner
 
 N_ROWS, N_CLASSES, N_FEATURES = 500, 5, 1500

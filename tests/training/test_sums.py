@@ -11,9 +11,9 @@ from bigmc.engine import ThreadEngine
 from bigmc.estimators import classifier_of
 from bigmc.store.dataset import Dataset
 from bigmc.training.boosting import choose_boosting
+from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.sums import add_up, choose_weights
-from bigmc.training.validation import Limits
 
 
 def noisy_scores(seed, n=900, n_classes=4):
