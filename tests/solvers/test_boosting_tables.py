@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bigmc.engine import ThreadEngine
+from bigmc.solvers.boosting import tables
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses
@@ -16,6 +17,12 @@ from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 
 N = 500
+
+
+@pytest.fixture(autouse=True)
+def lists_are_worth_it(monkeypatch):
+    """So few samples are otherwise all side by side."""
+    monkeypatch.setattr(tables, "_WORTH_LISTS", 0)
 
 
 def mixed(seed=0):
@@ -53,12 +60,12 @@ def codes_of(source, feature, x):
 def test_tables_have_the_codes_of_all_columns(residency, kept_bytes):
     X, y = mixed()
     source = source_of(X, y, halves(X), residency)
-    tables = CodeTables(source, N, kept_bytes, ThreadEngine(2))
+    code_tables = CodeTables(source, N, kept_bytes, ThreadEngine(2))
     draws = [np.random.default_rng(k).random(X.shape[1]) < 0.6 for k in range(2)]
     for drawn in (None, None, *draws, draws[1].copy(), None):
-        tables.choose(drawn)
+        code_tables.choose(drawn)
         seen, listed, at = [], 0, 0
-        for table in tables:
+        for table in code_tables:
             assert table.at == at
             at += table.n_cells
             assert (np.diff(table.features) > 0).all()
@@ -88,7 +95,7 @@ def sides_of(X, source, feature, cut, missing_below):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_trees_of_listed_columns_are_the_best_for_their_roots(seed):
+def test_trees_of_listed_columns_are_the_best_for_their_roots(seed, monkeypatch):
     """Both cuts below the root leave the largest sums; equal ones go to the first feature, in any layout."""
     X, y = mixed(seed)
     engine, responses = ThreadEngine(2), BitResponses(y.astype(np.int32), 3)
@@ -97,7 +104,9 @@ def test_trees_of_listed_columns_are_the_best_for_their_roots(seed):
     u[:, :3] = -rng.random((N, 3))
     u[np.arange(N), y] -= u[:, :3].sum(axis=1)
     found = []
-    for ranges, room, kept in itertools.product(([(0, X.shape[1])], halves(X)), (10**7, 0), (10**6, 0)):
+    layouts = itertools.product(([(0, X.shape[1])], halves(X)), (10**7, 0), (10**6, 0), (0, 10**9))
+    for ranges, room, kept, worth in layouts:
+        monkeypatch.setattr(tables, "_WORTH_LISTS", worth)
         source = source_of(X, y, ranges)
         search = TreeOracle(TreeGrower(source, N, TreePlan(2, room, kept), engine), responses, 3, 2, engine)
         found.append(search.price(Duals(u, 1.0), 6))

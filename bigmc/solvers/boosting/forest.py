@@ -9,13 +9,10 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.boosting.arguments import Level, Table
 from bigmc.kernels.boosting.trees import open_level, route, split_nodes, tree_bits
-from bigmc.solvers.boosting.binning import equal_parts
 from bigmc.solvers.boosting.learners import NOWHERE, Learners
 
 #: Samples of a word of bits.
 WORD = 64
-#: Parts of the trees for the threads, independent of their number.
-_PARTS = 8
 #: Minimum gain of a cut, relative to the sum of ``|u|``.
 _LEAST_GAIN = 1e-12
 
@@ -80,7 +77,6 @@ class Forest:
         self._levels = [self.cuts]
         self._slots = np.zeros((n_trees, n_nodes), np.int64)
         self._added = np.zeros((n_trees, n_nodes), np.uint8)
-        self.parts = equal_parts(np.ones(n_trees, np.int64), _PARTS)
 
     def next_level(self) -> None:
         """Begin the next level, without any cuts."""

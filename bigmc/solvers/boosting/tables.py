@@ -22,6 +22,8 @@ from bigmc.solvers.boosting.forest import WORD, n_words
 #: Bytes of a table, and its columns side by side at most: a row of histograms should stay in the cache.
 TABLE_BYTES = 8 << 20
 _SIDE_BY_SIDE = 32
+#: Additions that lists must save, for all samples: another table takes time too.
+_WORTH_LISTS = 1 << 17
 #: Cells of lists, but for those of one column more: their numbers have two bytes.
 _LISTED_CELLS = (1 << 16) - 256
 
@@ -97,7 +99,8 @@ class CodeTables:
             bins, own, entries = block.bins, block.bins.columns, block.bins.n_entries
             if columns is not None:
                 own = own[columns[block.lo + own]]
-            listed = 2 * entries[own] <= self._n
+            saved = self._n - 2 * entries[own]  # additions for all samples, taking each from a list for two
+            listed = (saved > 0) & (saved.clip(0).sum() >= _WORTH_LISTS)
             most = min(max(1, TABLE_BYTES // (2 * self._n)), _SIDE_BY_SIDE)
             full, few = own[~listed], own[listed]
             for first in range(0, len(full), most):

@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import Table
 from bigmc.kernels.boosting.trees import add_samples, find_peaks, open_level, route
-from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.binning import BinnedSource, equal_parts
 from bigmc.solvers.boosting.forest import Forest, Grown, Roots, answers_of, at_roots
 from bigmc.solvers.boosting.learners import NOWHERE, Learners
 from bigmc.solvers.boosting.oracle import ColumnReader, OnColumns
 from bigmc.solvers.boosting.tables import CodeTables
 
+#: Parts of the trees for threads.
+_PARTS = 8
 #: Bytes of the nodes of samples that are processed together to find the answers of trees again.
 _ANSWER_NODES = 32 << 20
 
@@ -149,12 +151,14 @@ class TreeGrower(OnColumns):
 
     def _grow(self, forest: Forest) -> Grown:
         run = self._engine.map
+        n_trees, n_parts = len(forest.classes), _PARTS if self._engine.n_workers > 1 else 1
+        parts = equal_parts(np.ones(n_trees, np.int64), n_parts)
         # The first pass moves the samples down from the roots, and sums up those of each class.
         different, places = np.unique(forest.classes, return_inverse=True)
         summed = len(self._root_sums) > 0 or not forest.hist.size
         whole = np.zeros((len(different), forest.hist.shape[2]), np.int64)
         for table in self._tables:
-            for _ in run(forest.route, forest.parts, table):
+            for _ in run(forest.route, parts, table):
                 pass
             if not summed:
                 for _ in run(self._add_root, range(len(different)), table, different, whole):
@@ -163,10 +167,10 @@ class TreeGrower(OnColumns):
             forest.hist[:, 0] = whole[places] if not summed else self._root_sums[forest.classes]
         for _ in range(1, self._depth):
             forest.next_level()
-            for _ in run(forest.enter, forest.parts):
+            for _ in run(forest.enter, parts):
                 pass
             for table in self._tables:
-                for _ in run(forest.offer, forest.parts, table):
+                for _ in run(forest.offer, parts, table):
                     pass
         return forest.grown()
 
