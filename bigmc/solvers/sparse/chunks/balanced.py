@@ -2,9 +2,12 @@
 
 The lower bound of a pass goes by the gradient that is furthest out of the dual ball, and the intercept has no
 ball at all. Both are mended by the dual variables of the samples of one chunk, which are those of other
-weights: with the gradients of all other samples as constants, gradients are taken back to their balls one
-after the other (`bigmc.solvers.sparse.steps.projections`). What it costs is quadratic in the violations,
-where scaling the whole dual point into the ball costs as much as the largest of them.
+weights, which minimise the loss of the chunk with the gradients of all other samples as linear terms. At
+that minimum every gradient of all samples is in its ball. What it costs is quadratic in the violations, where
+scaling the whole dual point into the ball costs as much as the largest of them.
+
+Where features add up to nearly the same in every sample, sweeps hardly come closer to that minimum: then what
+is out of its ball is taken back (`bigmc.solvers.sparse.steps.projections`), which costs more but ends.
 
 Several small chunks share the violations, which costs less by their number m. With G the gradients of all
 samples and D_k what the dual variables of chunk k change in them, each chunk by itself brings ``G + m D_k``
@@ -56,10 +59,13 @@ _FEWEST_ENTRIES, _MADE_UP = 16, 0.3
 _MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
 #: Bytes of the weights of several chunks, at most, and how many of these may fail.
 _MOST_BYTES, _FAILURES = 1 << 20, 2
-#: What gradients may have beyond their ball in the end, in units of alpha and of the tolerance.
-_TARGET = 0.25
-#: Entries that are visited for it, in all entries and at least.
+#: Sweeps over the features beside them, at most, the violation they end at, in units of alpha and of the
+#: tolerance, and the share that is left of it from one sweep over everything to the next where they do not.
+_BALANCING_SWEEPS, _TARGET, _STALLED = 200, 0.25, 0.7
+#: Entries that these visit, and projections after them, in all entries and at least.
 _VISITS, _FREE_VISITS = 4, 1 << 26
+#: One sweep of so many is over everything.
+_SWEEPS_OVER_SOME = 10
 
 
 @dataclass(frozen=True)
@@ -223,15 +229,14 @@ def _balance(
     others = task.weight_sum / (2.0 * together) * anchor.intercept_gradient - own.intercept_gradient
     of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
     problem.fill_residuals()
-    # with a ridge gradients belong into the ball together with its own
     ridge = task.objective.ridge / share
-    tilts = [
-        whole_gradients(part, chunk, anchor) / share
-        - gradients_of(part.problem, part.columns)[0]
-        + ridge * part.rows
+    terms = [
+        Terms(
+            whole_gradients(part, chunk, anchor) / share - gradients_of(part.problem, part.columns)[0],
+            np.full(len(part.rows), ridge),
+        )
         for part in parts
     ]
-    terms = [Terms(tilt, np.zeros(len(tilt))) for tilt in tilts]
     centred = [part for part in parts if part.means is not None]
     level = anchor.intercept + shift_of(centred, task.n_classes)
     alpha = task.alpha / share
@@ -240,9 +245,8 @@ def _balance(
     )
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no such point, steps never end
-            allowed, most_visits = _TARGET * task.tol * alpha, max(_FREE_VISITS, _VISITS * task.dataset.nnz)
-            to_level = (level, of_level if task.fit_intercept else None)
-            Projections(steps, parts, terms, to_level, allowed).run(most_visits // together)
+            most_visits = max(_FREE_VISITS, _VISITS * task.dataset.nnz) // together
+            _move(task, steps, parts, terms, (level, of_level), _TARGET * task.tol * alpha, most_visits)
             steps.end()
             now = problem.margins()
             if task.fit_intercept:
@@ -260,3 +264,68 @@ def _balance(
         return None
     level -= shift_of(centred, task.n_classes)
     return level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)
+
+
+def _move(
+    task: ChunkTask,
+    steps: ChunkSteps,
+    parts: Sequence[Part],
+    terms: Sequence[Terms],
+    level: tuple[NDArray[np.float64], Terms],
+    target: float,
+    most_visits: int,
+) -> None:
+    """Move some parts towards the minimum, and take gradients that are still out of their balls back."""
+    every = [part.active for part in parts]
+    _sweep(task, steps, parts, terms, level, target, most_visits)
+    for part, active in zip(parts, every, strict=True):
+        part.active = active
+    # with a ridge gradients belong into the ball together with its own
+    fixed = [
+        Terms(more.tilt + more.ridges[:, None] * part.rows, more.ridges)
+        for more, part in zip(terms, parts, strict=True)
+    ]
+    of_level = level[1] if task.fit_intercept else None
+    Projections(steps, parts, fixed, (level[0], of_level), target).run(most_visits)
+
+
+def _sweep(
+    task: ChunkTask,
+    steps: ChunkSteps,
+    parts: Sequence[Part],
+    terms: Sequence[Terms],
+    level: tuple[NDArray[np.float64], Terms],
+    target: float,
+    most_visits: int,
+) -> None:
+    """Sweep over some parts, and step the level, until none violates optimality by more than the target.
+
+    It ends when about so many entries have been visited, or when violations come down no further.
+
+    Sweeps over what has weights or violated at its last visit follow one over everything; after some of them,
+    or when they are done, everything is looked at again.
+    """
+    every = [part.active for part in parts]
+    sizes = [np.diff(part.columns.indptr, axis=1).sum(axis=0)[part.columns.positions] for part in parts]
+    whole, before = True, np.inf
+    for sweep in range(_BALANCING_SWEEPS if parts else 0):
+        most_visits -= sum(int(own[part.active].sum()) for own, part in zip(sizes, parts, strict=True))
+        if most_visits < 0:
+            return
+        steps.begin_sweep()
+        if task.fit_intercept:
+            steps.move_level(*level)
+        largest = 0.0
+        for part, more in zip(parts, terms, strict=True):
+            visited = part.active
+            violations = steps.move_columns(part, more, sweep, 0.1 * target)
+            largest = max(largest, float(violations[visited].max(initial=0.0)))
+            wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
+            part.active = visited[wanted[visited]]
+        if whole and (largest <= target or largest > _STALLED * before):
+            return
+        before = largest if whole else before
+        whole = largest <= target or (sweep + 1) % _SWEEPS_OVER_SOME == 0
+        if whole:
+            for part, active in zip(parts, every, strict=True):
+                part.active = active

@@ -5,9 +5,9 @@ projections", 1965): each gradient goes the shortest way, which takes some other
 Most are never out. A few that nearly all samples have come last: what is done to one of them undoes part of
 what was done to the others. So between two sweeps there are some over the worst alone.
 
-A feasible point is all that is looked for. The minimum of the loss with the penalty is one too, but steps
-towards it must also bring weights and gradients together: where features add up to nearly the same in every
-sample, all of these move along for hundreds of sweeps while their gradients stay out of the ball.
+A feasible point is all that is looked for. The minimum of the loss with the penalty is one too, and a better
+one, but steps towards it must also bring weights and gradients together: where features add up to nearly the
+same in every sample, all of these move along for hundreds of sweeps, their gradients out of the ball.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _NEGLIGIBLE = 0.3
 #: Sweeps at most; one of so many, at least, is over everything.
 _MOST_SWEEPS, _SWEEPS_OVER_SOME = 200, 10
 #: Where a sweep over everything finds more than this share of what the one before found, the samples cannot
-#: take all gradients back. The rarer half of those that are out is left alone then, so many times at most.
-_STALLED, _MOST_GIVEN_UP = 0.7, 3
+#: take all gradients back. The rarer half of those that are out is left alone then, so many times at most,
+#: but only columns with this share of the entries that the most frequent of them has.
+_STALLED, _MOST_GIVEN_UP, _RARE = 0.7, 3, 0.25
 #: Gradients furthest out after a sweep, at most, and sweeps over these alone.
 _WORST, _SWEEPS_OVER_WORST = 16, 10
 
@@ -86,9 +87,8 @@ class Projections:
             since = 0 if whole else since + 1
             if whole:
                 if largest > _STALLED * before:
-                    if given_up == _MOST_GIVEN_UP:
+                    if given_up == _MOST_GIVEN_UP or not self._give_up():
                         break
-                    self._give_up()
                     given_up, largest = given_up + 1, np.inf
                 before = largest
                 chosen = self._out(0.0)
@@ -101,15 +101,15 @@ class Projections:
         """Return the columns that their last visits found beyond the ball by more than this."""
         return [own[excess[own] > by] for own, excess in zip(self._every, self._excess, strict=True)]
 
-    def _give_up(self) -> None:
-        """Leave out the rarer half of the columns that are out."""
+    def _give_up(self) -> bool:
+        """Leave out the rarest of the columns that are out; return whether there are such."""
         out = self._out(self._allowed)
         counts = np.concatenate([own[some] for own, some in zip(self._entries, out, strict=True)])
-        if len(counts):
-            most = float(np.median(counts))
-            for k, some in enumerate(out):
-                rare = some[self._entries[k][some] <= most]
-                self._every[k] = np.setdiff1d(self._every[k], rare, assume_unique=True)
+        most = min(float(np.median(counts)), _RARE * float(counts.max())) if len(counts) else 0.0
+        rare = [some[own[some] <= most] for own, some in zip(self._entries, out, strict=True)]
+        for k, left_out in enumerate(rare):
+            self._every[k] = np.setdiff1d(self._every[k], left_out, assume_unique=True)
+        return any(map(len, rare))
 
     def _sweep_worst(self, chosen: Sequence[NDArray[np.int64]]) -> int:
         """Sweep over the columns furthest out until they are not; return the entries visited."""
