@@ -43,7 +43,9 @@ def test_the_command_has_every_declared_option_with_its_default(learner):
     for item in fields(OPTIONS[learner]):
         if KEY in item.metadata:
             assert params[item.name].default == item.default
-            assert params[item.name].help == item.metadata[KEY].help
+            option = item.metadata[KEY]
+        shown = "" if option.shown is None else f"  [default: {option.shown}]"
+        assert params[item.name].help == option.help + shown
         else:
             assert item.name not in params
 
@@ -80,7 +82,9 @@ def test_python_takes_the_options_that_are_declared(keywords, options, apart):
 def test_commands_have_the_options_that_are_declared(name, options):
     params = {param.name: param for param in command_of(name).params}
     for item in fields(options):
-        assert params[item.name].help == item.metadata[KEY].help
+        option = item.metadata[KEY]
+        shown = "" if option.shown is None else f"  [default: {option.shown}]"
+        assert params[item.name].help == option.help + shown
 
 
 def test_an_ingest_knows_which_options_were_given():
