@@ -43,9 +43,7 @@ def test_the_command_has_every_declared_option_with_its_default(learner):
     for item in fields(OPTIONS[learner]):
         if KEY in item.metadata:
             assert params[item.name].default == item.default
-            option = item.metadata[KEY]
-        shown = "" if option.shown is None else f"  [default: {option.shown}]"
-        assert params[item.name].help == option.help + shown
+            assert params[item.name].help == item.metadata[KEY].help
         else:
             assert item.name not in params
 
