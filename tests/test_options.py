@@ -80,9 +80,9 @@ def test_python_takes_the_options_that_are_declared(keywords, options, apart):
 def test_commands_have_the_options_that_are_declared(name, options):
     params = {param.name: param for param in command_of(name).params}
     for item in fields(options):
-        option = item.metadata[KEY]
-        shown = "" if option.shown is None else f"  [default: {option.shown}]"
-        assert params[item.name].help == option.help + shown
+        option, help = item.metadata[KEY], params[item.name].help
+        assert help.partition("  [default: ")[0] == option.help
+        assert option.shown is None or help.endswith(f"  [default: {option.shown}]")
 
 
 def test_an_ingest_knows_which_options_were_given():
