@@ -42,7 +42,7 @@ def test_answers_stay_as_they_were_added_until_they_are_freed(kind):
         most = max(most, *(slot for slot, _ in kept.values()))
         if number % 7 == 6:
             kept = {key: value for key, value in kept.items() if random.random() < 0.4}
-            responses.keep(slot for slot, _ in kept.values())
+            responses.keep(np.array([slot for slot, _ in kept.values()], np.int64))
         for key, (slot, chosen) in kept.items():
             assert responses.find(key) == slot
             elsewhere = 0 if kind is RowResponses else -1

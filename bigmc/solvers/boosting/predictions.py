@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -55,6 +55,7 @@ class Responses(ABC):
         self.n_words = -(-self.n_samples // WORD)
         self.n_padded = self.n_words * WORD
         self._slots: dict[bytes, int] = {}
+        self._keys: dict[int, bytes] = {}
         self._free: list[int] = []
         self._n_slots = 0
 
@@ -73,22 +74,20 @@ class Responses(ABC):
             slot = self._free.pop()
         else:
             slot, self._n_slots = self._n_slots, self._n_slots + 1
-        self._slots[key] = slot
+        self._slots[key], self._keys[slot] = slot, key
         self._store(slot, answer)
         return slot
 
     def keys_of(self, slots: NDArray[np.int64]) -> list[bytes]:
         """Return the keys of slots in use."""
-        keys = {slot: key for key, slot in self._slots.items()}
-        return [keys[slot] for slot in slots.tolist()]
+        return [self._keys[slot] for slot in slots.tolist()]
 
-    def keep(self, slots: Iterable[int]) -> None:
+    def keep(self, slots: NDArray[np.int64]) -> None:
         """Free all other slots."""
-        kept = set(slots)
-        for key, slot in list(self._slots.items()):
-            if slot not in kept:
-                del self._slots[key]
-                self._free.append(slot)
+        in_use = np.fromiter(self._keys, np.int64, len(self._keys))
+        for slot in np.setdiff1d(in_use, slots).tolist():
+            del self._slots[self._keys.pop(slot)]
+            self._free.append(slot)
         self._free.sort(reverse=True)
 
     def scores(self, c: int, own: Signed, r: float, t: NDArray[Any]) -> NDArray[np.float64]:
@@ -173,7 +172,7 @@ class RowResponses(Responses):
         used = self._starts[list(self._slots.values())]
         return int(4 * (used[:, 1] - used[:, 0]).sum()) + 16 * len(used)
 
-    def keep(self, slots: Iterable[int]) -> None:
+    def keep(self, slots: NDArray[np.int64]) -> None:
         """Free all other slots, and close the gaps they leave."""
         super().keep(slots)
         used = sorted(self._slots.values(), key=lambda slot: int(self._starts[slot, 0]))

@@ -38,6 +38,7 @@ class ClassLearners:
     """Learners of one class: the slots of their answers, signs (-1 for the opposite answer), and weights.
 
     The descent visits those in `working`; those in `pooled` wait until they are the best of the pool.
+    `stored` is the place of each in the table of a run's stages, -1 if it has none yet.
     """
 
     slots: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -45,8 +46,9 @@ class ClassLearners:
     weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     working: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     pooled: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    stored: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def add(self, slots: Any, signs: Any, weights: Any = 0.0) -> None:
+    def add(self, slots: Any, signs: Any, weights: Any = 0.0, stored: Any = -1) -> None:
         """Append learners; those with weight go to the working set, the others to the pool."""
         slots = np.asarray(slots, np.int64)
         weights = np.broadcast_to(np.asarray(weights, np.float64), slots.shape)
@@ -55,6 +57,19 @@ class ClassLearners:
         self.weights = np.concatenate([self.weights, weights])
         self.working = np.concatenate([self.working, weights > 0])
         self.pooled = np.concatenate([self.pooled, weights == 0])
+        self.stored = np.concatenate([self.stored, np.broadcast_to(np.asarray(stored), slots.shape)])
+
+    def pool(self, slots: NDArray[np.int64], signs: NDArray[np.int8]) -> None:
+        """Move learners to the pool, and append those that are new."""
+        _, first = np.unique(_codes(slots, signs), return_index=True)
+        slots, signs = slots[np.sort(first)], signs[np.sort(first)]
+        codes, wanted = _codes(self.slots, self.signs), _codes(slots, signs)
+        order = np.argsort(codes)
+        at = np.searchsorted(codes, wanted, sorter=order)
+        known = at < len(codes)
+        known[known] = codes[order[at[known]]] == wanted[known]
+        self.pooled[order[at[known]]] = True
+        self.add(slots[~known], signs[~known])
 
     def signed(self, places: NDArray[np.int64]) -> Signed:
         """Return some of the learners, without their weights."""
@@ -64,7 +79,12 @@ class ClassLearners:
         """Drop the other learners."""
         self.slots, self.signs = self.slots[kept], self.signs[kept]
         self.weights, self.working = self.weights[kept], self.working[kept]
-        self.pooled = self.pooled[kept]
+        self.pooled, self.stored = self.pooled[kept], self.stored[kept]
+
+
+def _codes(slots: NDArray[np.int64], signs: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Return a number for each learner that no other one has."""
+    return 2 * slots + (signs > 0)
 
 
 @dataclass(frozen=True)
@@ -296,4 +316,4 @@ class Master:
         for learners in self.classes:
             learners.keep(learners.weights > 0)
             learners.working[:], learners.pooled[:] = True, False
-        self.responses.keep(slot for learners in self.classes for slot in learners.slots.tolist())
+        self.responses.keep(np.concatenate([learners.slots for learners in self.classes]))

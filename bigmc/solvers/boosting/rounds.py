@@ -45,7 +45,7 @@ class Rounds:
     ) -> None:
         self._oracle, self._master, self._columns = oracle, master, columns
         self._plan, self._engine, self._options = plan, engine, options
-        self._learners: dict[bytes, tuple[Learners, int]] = {}
+        self._found: tuple[Learners, dict[bytes, int]] = Learners.empty(options.max_depth), {}
         self._read_before = 0
         self._started = time.monotonic()
         self._n_best = 0
@@ -71,7 +71,7 @@ class Rounds:
         slots = self._slots(learners, self._oracle.answers(learners))
         for c, own in enumerate(self._master.classes):
             mine = stages.classes[members] == c
-            own.add(slots[mine], stages.signs[members][mine], weights[mine])
+            own.add(slots[mine], stages.signs[members][mine], weights[mine], members[mine])
         self._master.n_sweeps = state.n_sweeps
         self._read_before = state.bytes_read - self._oracle.bytes_read
 
@@ -191,39 +191,30 @@ class Rounds:
         """Add the candidates to the pools of their classes; those in use are pooled again."""
         slots = self._slots(candidates.learners, candidates.answers)
         for c, own in enumerate(self._master.classes):
-            members = zip(own.slots.tolist(), own.signs.tolist(), strict=True)
-            place = {name: k for k, name in enumerate(members)}
             mine = candidates.classes == c
-            names = zip(slots[candidates.places[mine]].tolist(), candidates.signs[mine].tolist(), strict=True)
-            new = []
-            for name in dict.fromkeys(names):
-                if name in place:
-                    own.pooled[place[name]] = True
-                else:
-                    new.append(name)
-            own.add([slot for slot, _ in new], [sign for _, sign in new])
+            own.pool(slots[candidates.places[mine]], candidates.signs[mine])
 
     def _slots(self, learners: Learners, answers: list[NDArray[Any]]) -> NDArray[np.int64]:
         """Return the slots of learners, new ones if needed."""
-        responses = self._master.responses
+        responses, keys = self._master.responses, learners.keys()
+        self._found = learners, {key: k for k, key in enumerate(keys)}
         slots = np.empty(len(answers), np.int64)
-        for k, (key, answer) in enumerate(zip(learners.keys(), answers, strict=True)):
+        for k, (key, answer) in enumerate(zip(keys, answers, strict=True)):
             known = responses.find(key)
             slots[k] = responses.add(key, answer) if known is None else known
-            self._learners[key] = learners, k
         return slots
 
     def _append_stage(self) -> None:
-        """Store the current weights as a stage, and drop the learners that are not in it."""
-        slots, signs, classes, weights = self._master.weighted()
-        keys = self._master.responses.keys_of(slots)
-        for key in set(keys):
-            table, k = self._learners[key]
-            if len(table.feature) > 1:  # a candidate of this round
-                self._learners[key] = table.take([k]), 0
-        self._learners = {key: self._learners[key] for key in keys}
-        learners = {key: learner for key, (learner, _) in self._learners.items()}
-        self.state.stages.append(keys, learners, classes, signs, weights)
+        """Store the current weights as a stage; all learners have weight."""
+        stages, responses = self.state.stages, self._master.responses
+        table, place = self._found
+        for c, own in enumerate(self._master.classes):
+            new = np.flatnonzero(own.stored < 0)  # each was found in this round
+            if len(new):
+                rows = [place[key] for key in responses.keys_of(own.slots[new])]
+                own.stored[new] = stages.places(table.take(rows), np.full(len(new), c), own.signs[new])
+        weighted = self._master.weighted()
+        stages.append(np.concatenate([own.stored for own in self._master.classes]), weighted.weights)
 
 
 def _both(some: NDArray[np.bool_] | None, others: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:

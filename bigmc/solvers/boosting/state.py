@@ -37,26 +37,25 @@ class Stages:
         entries = slice(start, self.ends[number])
         return self.members[entries], self.weights[entries]
 
-    def append(
-        self,
-        keys: list[bytes],
-        learners: dict[bytes, Learners],
-        classes: NDArray[np.int64],
-        signs: NDArray[np.int8],
-        weights: NDArray[np.float64],
-    ) -> None:
-        """Add a stage; `learners` has those of the keys that may be new."""
-        members = np.empty(len(keys), np.int64)
+    def places(
+        self, learners: Learners, classes: NDArray[np.int64], signs: NDArray[np.int8]
+    ) -> NDArray[np.int64]:
+        """Return the places of learners in the table, to which those are added that it does not have."""
+        places = np.empty(len(classes), np.int64)
         new: list[int] = []
-        for k, name in enumerate(zip(classes.tolist(), signs.tolist(), keys, strict=True)):
+        for k, name in enumerate(zip(classes.tolist(), signs.tolist(), learners.keys(), strict=True)):
             if name not in self._known:
                 self._known[name] = len(self._known)
                 new.append(k)
-            members[k] = self._known[name]
+            places[k] = self._known[name]
         if new:
-            self.learners = Learners.joined([self.learners, *(learners[keys[k]] for k in new)])
+            self.learners = Learners.joined([self.learners, learners.take(new)])
             self.classes = np.concatenate([self.classes, classes[new]])
             self.signs = np.concatenate([self.signs, signs[new]])
+        return places
+
+    def append(self, members: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+        """Add a stage: places of learners, and their weights."""
         self.members = np.concatenate([self.members, members])
         self.weights = np.concatenate([self.weights, weights])
         self.ends.append(len(self.members))
