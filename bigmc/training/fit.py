@@ -370,7 +370,7 @@ class Fit:
             "n_classes": model.n_classes,
             **measured,  # type: ignore[typeddict-item]
             "rivals": rivals,
-            "notes": [] if self._n_rows is None else [f"the time was enough for {self._n_rows:,} rows"],
+            "notes": [] if self._n_rows is None else [f"boosting had time for {self._n_rows:,} rows only"],
         }
 
 
