@@ -41,7 +41,8 @@ def train_in_time(
         At its end training stops with the best model so far. A training on few rows takes no longer than
         trials of the search did, and is not stopped.
     work : Path
-        Folder for checkpoints, from which training continues.
+        Folder for the checkpoint of a training on all samples, from which it continues. One on some samples
+        begins anew, since the time that is left then decides how many.
     start : Model, optional
         A similar model to start from.
 
@@ -56,23 +57,25 @@ def train_in_time(
     if boosting is None or boosting.n_models > 1 or math.isinf(resources.ends) or few > 1 / 3:
         return _trained(winner, rows, resources, work, start)
     began = time.monotonic()
-    model = _on_some(winner, rows, few, replace(resources, ends=math.inf), work / "few")
+    model = _on_some(winner, rows, few, replace(resources, ends=math.inf))
     now = time.monotonic()
     share = min(_PLANNED * few * max(resources.ends - now, 0.0) / max(now - began, 1e-9), 1.0)
     if share == 1.0:
         return _trained(winner, rows, resources, work, start)
     share = min(share, most)
-    return model if share < 2 * few else _on_some(winner, rows, share, resources, work / "some")
+    return model if share < 2 * few else _on_some(winner, rows, share, resources)
 
 
-def _on_some(winner: Winner, rows: Dataset, share: float, resources: Resources, work: Path) -> Model:
+def _on_some(winner: Winner, rows: Dataset, share: float, resources: Resources) -> Model:
     """Train on a share of the rows."""
     drawn, _ = draw_rows(rows, share, _SEED, resources.engine)
-    model = _trained(winner, drawn, resources, work, None)
+    model = _trained(winner, drawn, resources, None, None)
     return replace(model, params={**model.params, "n_rows": drawn.n_samples})
 
 
-def _trained(winner: Winner, rows: Dataset, resources: Resources, work: Path, start: Model | None) -> Model:
-    checkpoint = FileCheckpoint(work, share_of_time=LITTLE_TIME)
+def _trained(
+    winner: Winner, rows: Dataset, resources: Resources, work: Path | None, start: Model | None
+) -> Model:
+    checkpoint = None if work is None else FileCheckpoint(work, share_of_time=LITTLE_TIME)
     learner = learner_of(winner.options(rows))
     return learner.train(rows, resources, checkpoint=checkpoint, scratch=work, start=start).model

@@ -77,6 +77,15 @@ def test_few_rows_are_all_where_there_is_time_for_no_more(seconds, clock, tmp_pa
     assert model.n_iter == 6
 
 
+def test_a_run_that_was_killed_goes_on_with_another_number_of_rows(clock, tmp_path):
+    """The time that is left decides it, and trainings on some rows leave nothing behind to continue from."""
+    for seconds in (1.2, 2.2):
+        model = trained_in(seconds, tmp_path)
+    assert clock[1] < clock[3] == model.params["n_rows"]
+    assert clock[0] == clock[2]
+    assert not [*tmp_path.rglob("checkpoint.npz")]
+
+
 def test_a_fit_without_time_says_on_how_many_rows_it_was_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(in_time, "FEW_ROWS", FEW)
     rng = np.random.default_rng(1)
