@@ -11,6 +11,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from bigmc.engine import Resources
 from bigmc.learners import learner_of
 from bigmc.model import Model
@@ -57,18 +59,23 @@ def train_in_time(
     if boosting is None or boosting.n_models > 1 or math.isinf(resources.ends) or few > 1 / 3:
         return _trained(winner, rows, resources, work, start)
     began = time.monotonic()
-    model = _on_some(winner, rows, few, replace(resources, ends=math.inf))
+    drawn, _ = draw_rows(rows, few, _SEED, resources.engine)
+    if np.count_nonzero(drawn.class_counts()) < 2:  # they teach nothing
+        return _trained(winner, rows, resources, work, start)
+    model = _on_some(winner, drawn, replace(resources, ends=math.inf))
     now = time.monotonic()
     share = min(_PLANNED * few * max(resources.ends - now, 0.0) / max(now - began, 1e-9), 1.0)
     if share == 1.0:
         return _trained(winner, rows, resources, work, start)
     share = min(share, most)
-    return model if share < 2 * few else _on_some(winner, rows, share, resources)
-
-
-def _on_some(winner: Winner, rows: Dataset, share: float, resources: Resources) -> Model:
-    """Train on a share of the rows."""
+    if share < 2 * few:
+        return model
     drawn, _ = draw_rows(rows, share, _SEED, resources.engine)
+    return _on_some(winner, drawn, resources)
+
+
+def _on_some(winner: Winner, drawn: Dataset, resources: Resources) -> Model:
+    """Train on some of the rows."""
     model = _trained(winner, drawn, resources, None, None)
     return replace(model, params={**model.params, "n_rows": drawn.n_samples})
 

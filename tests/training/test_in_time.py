@@ -37,10 +37,11 @@ def clock(monkeypatch):
     return rows
 
 
-def trained_in(seconds, tmp_path, **options):
+def trained_in(seconds, tmp_path, rare=False, **options):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 4))
-    dataset = Dataset.from_arrays(X, (X[:, 0] * X[:, 1] > 0).astype(int), shard_rows=700)
+    y = X[:, 0] > X[:, 0].min() if rare else X[:, 0] * X[:, 1] > 0
+    dataset = Dataset.from_arrays(X, y.astype(int), shard_rows=700)
     winner = Winner("boost", None, Calibration(), boosting=BoostOptions(n_rounds=6, max_depth=2, **options))
     resources = Resources(ThreadEngine(1), 10**9, ends=100.0 + seconds)
     return in_time.train_in_time(winner, dataset, resources, tmp_path / "work")
@@ -75,6 +76,12 @@ def test_few_rows_are_all_where_there_is_time_for_no_more(seconds, clock, tmp_pa
     model = trained_in(seconds, tmp_path)
     assert clock == [model.params["n_rows"]]
     assert model.n_iter == 6
+
+
+def test_rows_of_one_class_teach_nothing(clock, tmp_path):
+    """One row in 3,000 has the other class: all are taken, though there is no time."""
+    assert "n_rows" not in trained_in(0.0, tmp_path, rare=True).params
+    assert clock == [N]
 
 
 def test_a_run_that_was_killed_goes_on_with_another_number_of_rows(clock, tmp_path):
