@@ -25,7 +25,7 @@ Which method is taken is decided in `solve.solve`, when memory is planned:
   whose loss is corrected to the gradient of all. It has no more rows than that takes.
 * They do not fit, otherwise: step 4 on chunk after chunk of all samples, the loss of each corrected likewise
   (`chunks.rounds`), in columns that `scratch` keeps compressed. With more candidates than sweeps have memory
-  for, stochastic steps of reduced variance take its place (`chunks.row_rounds`).
+  for, stochastic steps of reduced variance take its place (`chunks.stochastic_rounds`).
 
 What these choices rest on is measured beside the constants in `out_of_core`. Folders may use those that stand
 before them in: scratch, steps, working_set, sampled, chunks.

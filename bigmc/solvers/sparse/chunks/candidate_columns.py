@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.certificate import Certified, Further
-from bigmc.solvers.sparse.chunks.loss import dual_norms
+from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -86,7 +86,7 @@ class CandidateColumns:
         return everything and not self.by_rows(state)
 
     def by_rows(self, state: State) -> bool:
-        """Return whether rounds take stochastic steps, see `bigmc.solvers.sparse.chunks.row_rounds`."""
+        """Return whether rounds take stochastic steps (`bigmc.solvers.sparse.chunks.stochastic_rounds`)."""
         return self._plan.goes_by_rows(sum(map(len, state.layers)))
 
     def choose(self, state: State, features: NDArray[np.int64]) -> list[NDArray[np.int64]]:

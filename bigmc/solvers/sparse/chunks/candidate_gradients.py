@@ -1,8 +1,8 @@
 """Gradients of the candidates at a dual point, without a pass: rounds measure them at the weights.
 
 The dual point of a certificate is that of the weights, but for the samples of some chunks
-(`bigmc.solvers.sparse.chunks.balanced`). So the gradients there are those that the last round measured, and
-what these samples change, which takes no more than their own columns. Passes leave the candidates out.
+(`bigmc.solvers.sparse.chunks.feasible_dual`). So the gradients there are those that the last round measured,
+and what these samples change, which takes no more than their own columns. Passes leave the candidates out.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import Measures
-from bigmc.solvers.sparse.chunks.balanced import Balanced
-from bigmc.solvers.sparse.chunks.loss import Evaluation, measures_of
+from bigmc.solvers.sparse.chunks.corrected_loss import Evaluation, measures_of
+from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -37,7 +37,7 @@ class Pass(Protocol):
         ...
 
     @property
-    def moved(self) -> Sequence[Balanced]:
+    def moved(self) -> Sequence[MovedSamples]:
         """Other weights of some samples."""
         ...
 
@@ -59,7 +59,7 @@ class Measured:
 
 
 def changes(
-    task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[Balanced]
+    task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples]
 ) -> NDArray[np.float64] | None:
     """Return what samples with other weights change in the gradients at a point.
 
@@ -68,7 +68,7 @@ def changes(
     task : ChunkTask
     spill : Spill
     point : Evaluated
-    moved : sequence of Balanced
+    moved : sequence of MovedSamples
         Other weights of some samples.
 
     Returns

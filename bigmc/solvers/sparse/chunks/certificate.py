@@ -1,7 +1,7 @@
 """What a pass over everything says of weights that the scratch file has the columns of.
 
 The dual point is that of the weights but for the samples of one chunk, whose dual variables make it feasible
-by what was measured before (`bigmc.solvers.sparse.chunks.balanced`).
+by what was measured before (`bigmc.solvers.sparse.chunks.feasible_dual`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
-from bigmc.solvers.sparse.chunks.balanced import Balanced, balanced
-from bigmc.solvers.sparse.chunks.balanced_level import balanced_by_level
 from bigmc.solvers.sparse.chunks.candidate_gradients import Measured, at_dual_point, changes
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunks.column_pass import column_sums
+from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples, nearly_feasible
+from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
-from bigmc.solvers.sparse.chunks.row_rounds import Point, changes_by_rows
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, changes_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
@@ -89,7 +89,7 @@ class Certified:
         Features whose columns became a layer of the spill on the way.
     chosen : int64 array
         Features whose gradients were kept, increasing.
-    moved : list of Balanced
+    moved : list of MovedSamples
         Other weights of some samples.
     """
 
@@ -99,7 +99,7 @@ class Certified:
     scale: float
     written: NDArray[np.int64]
     chosen: NDArray[np.int64]
-    moved: list[Balanced]
+    moved: list[MovedSamples]
 
 
 #: Names features worth writing, by estimates of the norms of all gradients, of shape (n_features,).
@@ -172,15 +172,15 @@ class Certifier:
         """Return whether sweeps have no memory for the candidates."""
         return self._plan.goes_by_rows(len(spill.features))
 
-    def _moved(self, spill: Spill, point: Evaluated) -> list[Balanced]:
+    def _moved(self, spill: Spill, point: Evaluated) -> list[MovedSamples]:
         """Return other weights of some samples, with which the dual point is nearly feasible."""
         intercept = self._task.fit_intercept
         if self._by_rows(spill):
-            return balanced_by_level(self._task, spill, point) if intercept else []
-        return balanced(self._task, spill, point) if intercept or spill.n_chunks > 1 else []
+            return feasible_by_intercept(self._task, spill, point) if intercept else []
+        return nearly_feasible(self._task, spill, point) if intercept or spill.n_chunks > 1 else []
 
     def _changed(
-        self, spill: Spill, point: Evaluated, moved: Sequence[Balanced]
+        self, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples]
     ) -> NDArray[np.float64] | None:
         """Return what they change in the gradients of the candidates; None where it is nothing."""
         if moved and self._by_rows(spill):
@@ -265,7 +265,7 @@ class Certifier:
         spill: Spill,
         request: PassRequest,
         point: Evaluated,
-        moved: Sequence[Balanced],
+        moved: Sequence[MovedSamples],
         shards: NDArray[np.int64],
         watches: Sequence[Watch],
         to: PassSums | None = None,
@@ -280,7 +280,7 @@ class Certifier:
         return certifying_pass(dataset, request, problem_of, engine, shards, watches, to)
 
     def _shard_part(
-        self, spill: Spill, point: Evaluated, moved: Sequence[Balanced], key: tuple[int, int]
+        self, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples], key: tuple[int, int]
     ) -> ShardPart | None:
         """Return a part of a shard with its scores; those of some samples have other weights."""
         task = self._task

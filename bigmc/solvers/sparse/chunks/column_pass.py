@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bigmc.solvers.sparse.chunks.balanced import Balanced
+from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Piece, Spill
@@ -12,7 +12,7 @@ from bigmc.solvers.sparse.state import Evaluated
 
 
 def column_sums(
-    task: ChunkTask, spill: Spill, request: PassRequest, point: Evaluated, moved: Sequence[Balanced]
+    task: ChunkTask, spill: Spill, request: PassRequest, point: Evaluated, moved: Sequence[MovedSamples]
 ) -> PassSums:
     """Add up the losses of all samples; one reading of the columns.
 
@@ -25,7 +25,7 @@ def column_sums(
         Of no features.
     point : Evaluated
         Weights of the samples.
-    moved : sequence of Balanced
+    moved : sequence of MovedSamples
         Other weights of some samples.
     """
     sums = PassSums.zeros(task.n_classes, task.dataset.n_features, request)

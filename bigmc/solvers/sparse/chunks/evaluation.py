@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.errors import DataError
-from bigmc.solvers.sparse.chunks.loss import evaluate
+from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures
-from bigmc.solvers.sparse.chunks.row_rounds import Point, evaluate_by_rows
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, evaluate_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bigmc.solvers.sparse.chunks.loss import distance
+from bigmc.solvers.sparse.chunks.corrected_loss import distance
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.state import State
 

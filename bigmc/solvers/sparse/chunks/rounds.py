@@ -1,16 +1,14 @@
 """Training on data larger than memory: chunks of samples in turn, each corrected by the gradient of all.
 
 The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
-cut into chunks of randomly drawn samples (`bigmc.solvers.sparse.scratch.spill`). In a round, each chunk
-lowers the corrected loss of its samples (`bigmc.solvers.sparse.chunks.loss`). The round also evaluates
-objective and gradient at the trial, the weights after the previous round, so that it reads each chunk once;
-the chunks are corrected by the gradient of the round before that. With more candidates than sweeps have
-memory for, a round takes stochastic steps along all samples (`bigmc.solvers.sparse.chunks.row_rounds`). A
-trial with a larger objective is discarded and the damping grows; else it shrinks. With one chunk a round
-finds the optimum of the candidates.
+cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
+loss of its samples (`corrected_loss`). The round also evaluates objective and gradient at the trial, the
+weights after the previous round, so that it reads each chunk once; the chunks are corrected by the gradient
+of the round before that. With more candidates than sweeps have memory for, a round takes stochastic steps
+along all samples (`stochastic_rounds`). A trial with a larger objective is discarded and the damping grows;
+else it shrinks. With one chunk a round finds the optimum of the candidates.
 
-When rounds gain little, a pass over all entries gives the certificate and new candidates
-(`bigmc.solvers.sparse.chunks.certificate`).
+When rounds gain little, a pass over all entries gives the certificate and new candidates (`certificate`).
 """
 
 from __future__ import annotations
@@ -28,13 +26,19 @@ from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
 from bigmc.solvers.sparse.chunks.candidate_gradients import extended
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Conditions, Further, Looks
+from bigmc.solvers.sparse.chunks.corrected_loss import (
+    Evaluation,
+    Weights,
+    descend,
+    improve,
+    violation_to_reach,
+)
 from bigmc.solvers.sparse.chunks.evaluation import evaluated, reached
-from bigmc.solvers.sparse.chunks.loss import Evaluation, Weights, descend, improve, violation_to_reach
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
-from bigmc.solvers.sparse.chunks.row_rounds import Damped, Point, follow_rows
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights, follow_chunks
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Damped, Point, follow_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
@@ -68,8 +72,7 @@ class ChunkRounds:
         progress: ProgressCallback,
     ) -> Certificate:
         """Continue from `state` until the gap or the number of passes is reached."""
-        self.state = state
-        self._max_passes = max_passes
+        self.state, self._max_passes = state, max_passes
         try:
             if state.rounds:
                 self._restore()
@@ -103,8 +106,7 @@ class ChunkRounds:
         try:
             self._begin(Norms.EXACT)
             while True:
-                chosen = self._columns.known_features(state)
-                certified = self._pass(chosen)
+                certified = self._pass(self._columns.known_features(state))
                 state.norms = certified.sums.norms
                 known = float(certified.measured.norms.max(initial=0.0))
                 if certified.measured.largest_norm <= known:
@@ -133,9 +135,8 @@ class ChunkRounds:
     def _begin(self, norms: Norms) -> None:
         """Write the scratch file for the weights there are, and evaluate them.
 
-        Where the norms of the gradients of a sample are known, they name the first candidates. Instead of
-        rough scales of the rows exact ones are added up while columns are written, or, without candidates,
-        by the first pass: scores without weights do not need them.
+        Where norms of gradients are known, they name the first candidates. Rough scales of the rows become
+        exact while columns are written, or in the first pass: scores without weights do not need them.
         """
         state, task = self.state, self._task
         self._norms = norms
@@ -160,9 +161,9 @@ class ChunkRounds:
     def _first_layer(
         self, checkpoint: Checkpoint | None, run: Fingerprint, progress: ProgressCallback
     ) -> None:
-        """Choose the first candidates where there are no weights, by the gradients of some shards.
+        """Choose the first candidates where there are no weights, by gradients of some shards.
 
-        Where their columns do not fit into memory, a read along all samples gives weights and fewer of them.
+        Where their columns do not fit, a read along all samples gives weights and fewer of them.
         """
         state, norms = self.state, self._norms
         assert state.anchor is not None
@@ -288,8 +289,7 @@ class ChunkRounds:
     def _round(self, progress: ProgressCallback) -> None:
         """Go through the chunks once."""
         state, n_chunks = self.state, self._columns.spill.n_chunks
-        before = state.bytes_read
-        by_rows = self._columns.by_rows(state)
+        before, by_rows = state.bytes_read, self._columns.by_rows(state)
         if state.damping == 0.0:
             state.damping = _DAMPING_BY_ROWS if by_rows else max(1.0, _DAMPING * n_chunks)
         state.rounds += 1

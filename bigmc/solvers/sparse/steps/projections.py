@@ -62,9 +62,7 @@ class Projections:
         self._number = 0
         # the columns that parts visit, their entries, and what the last visits found beyond the ball
         self._every = [part.active for part in parts]
-        self._entries = [
-            np.diff(part.columns.indptr, axis=1).sum(axis=0)[part.columns.positions] for part in parts
-        ]
+        self._entries = [part.sizes() for part in parts]
         self._excess = [np.zeros(len(part.rows)) for part in parts]
 
     def run(self, most_visits: int) -> None:

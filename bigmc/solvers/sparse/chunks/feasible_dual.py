@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.solvers.sparse.chunks.loss import dual_norms
+from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
@@ -50,7 +50,7 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 
 #: Newton steps of the intercept that take out its gradient, at most, and what may be left over: in units
 #: of the scores' precision and of the margins, and of the margins alone.
-_INTERCEPT_STEPS, _ROUNDING, _BALANCED = 20, 16.0, 1e-9
+_INTERCEPT_STEPS, _ROUNDING, _LEFT_OVER = 20, 16.0, 1e-9
 #: Entries that a feature has in the chunk at least; with fewer, its violation in units of alpha is at most
 #: this part of the share of its entries that the chunk has.
 _FEWEST_ENTRIES, _MADE_UP = 16, 0.3
@@ -61,7 +61,7 @@ _MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
 _MOST_BYTES, _FAILURES = 1 << 20, 2
 #: Sweeps over the features beside them, at most, the violation they end at, in units of alpha and of the
 #: tolerance, and the share that is left of it from one sweep over everything to the next where they do not.
-_BALANCING_SWEEPS, _TARGET, _STALLED = 200, 0.25, 0.7
+_MOST_SWEEPS, _TARGET, _STALLED = 200, 0.25, 0.7
 #: Entries that these visit, and projections after them, in all entries and at least.
 _VISITS, _FREE_VISITS = 4, 1 << 26
 #: One sweep of so many is over everything.
@@ -69,7 +69,7 @@ _SWEEPS_OVER_SOME = 10
 
 
 @dataclass(frozen=True)
-class Balanced:
+class MovedSamples:
     """Weights for some samples of a chunk that make the dual point of all samples feasible, or nearly.
 
     Where there are several, it takes all of them together.
@@ -90,9 +90,9 @@ class Balanced:
     left: float
 
 
-def balanced(
+def nearly_feasible(
     task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int = _MOST_ENTRIES
-) -> list[Balanced]:
+) -> list[MovedSamples]:
     """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
 
     Several small chunks are moved together if each of them can make up for its part. Else it is one chunk;
@@ -110,10 +110,10 @@ def balanced(
         Of a chunk with more entries some pieces do; fewer chunks than have more are moved together.
     """
     needed = _needed_entries(task, spill, anchor)
-    together, found = _n_together(task, spill, anchor, most_entries), list[Balanced]()
+    together, found = _n_together(task, spill, anchor, most_entries), list[MovedSamples]()
     for number in range(spill.n_chunks if together > 1 else 0):
         chunk = _ChunkOf(number, together, most_entries)
-        if moved := _balanced(task, spill, anchor, needed, chunk, [_Attempt.CANDIDATES]):
+        if moved := _moved(task, spill, anchor, needed, chunk, [_Attempt.CANDIDATES]):
             found.append(moved)
         if len(found) == together:
             return found
@@ -122,7 +122,7 @@ def balanced(
     attempts = list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]
     for number in range(spill.n_chunks):
         chunk = _ChunkOf(number, 1, most_entries)
-        if moved := _balanced(task, spill, anchor, needed, chunk, attempts):
+        if moved := _moved(task, spill, anchor, needed, chunk, attempts):
             return [moved]
     return []
 
@@ -135,14 +135,14 @@ class _ChunkOf(NamedTuple):
     most_entries: int
 
 
-def _balanced(
+def _moved(
     task: ChunkTask,
     spill: Spill,
     anchor: Evaluated,
     needed: Sequence[NDArray[np.float64]],
     moved: _ChunkOf,
     attempts: Sequence[_Attempt],
-) -> Balanced | None:
+) -> MovedSamples | None:
     """Return weights for the samples of a chunk that bring its part of the violations to an end, or None."""
     pieces = _some_pieces(task, spill, moved.number, moved.most_entries)
     chunk = spill.read(pieces)
@@ -157,14 +157,14 @@ def _balanced(
             least = [entries / moved.together for entries in needed]
             parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, least) + parts
         problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
-        balance = _balance(task, problem, chunk, anchor, rows, parts, moved.together)
-        if balance:
-            level, left = balance
+        found = _minimise(task, problem, chunk, anchor, rows, parts, moved.together)
+        if found:
+            level, left = found
             for part in parts:
                 rows[part.layer][part.places] = part.rows
             layers = [layer.features for layer in spill.layers]
             coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
-            return Balanced(frozenset(pieces), coef, level, left)
+            return MovedSamples(frozenset(pieces), coef, level, left)
     return None
 
 
@@ -211,7 +211,7 @@ class _Attempt(Enum):
     INTERCEPT = auto()
 
 
-def _balance(
+def _minimise(
     task: ChunkTask,
     problem: Problem,
     chunk: Chunk,
@@ -246,7 +246,8 @@ def _balance(
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no such point, steps never end
             most_visits = max(_FREE_VISITS, _VISITS * task.dataset.nnz) // together
-            _move(task, steps, parts, terms, (level, of_level), _TARGET * task.tol * alpha, most_visits)
+            moved = _Parts(steps, parts, terms, level, of_level if task.fit_intercept else None)
+            moved.move(_TARGET * task.tol * alpha, most_visits)
             steps.end()
             now = problem.margins()
             if task.fit_intercept:
@@ -259,73 +260,81 @@ def _balance(
     if not task.fit_intercept:
         return level, 0.0
     left = others + now.intercept_gradient
-    noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _BALANCED)
+    noise = max(_ROUNDING * float(np.finfo(task.dtype).eps), _LEFT_OVER)
     if not np.abs(left).max() <= noise * now.total_residual * together / share:
         return None
     level -= shift_of(centred, task.n_classes)
     return level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)
 
 
-def _move(
-    task: ChunkTask,
-    steps: ChunkSteps,
-    parts: Sequence[Part],
-    terms: Sequence[Terms],
-    level: tuple[NDArray[np.float64], Terms],
-    target: float,
-    most_visits: int,
-) -> None:
-    """Move some parts towards the minimum, and take gradients that are still out of their balls back."""
-    every = [part.active for part in parts]
-    _sweep(task, steps, parts, terms, level, target, most_visits)
-    for part, active in zip(parts, every, strict=True):
-        part.active = active
-    # with a ridge gradients belong into the ball together with its own
-    fixed = [
-        Terms(more.tilt + more.ridges[:, None] * part.rows, more.ridges)
-        for more, part in zip(terms, parts, strict=True)
-    ]
-    of_level = level[1] if task.fit_intercept else None
-    Projections(steps, parts, fixed, (level[0], of_level), target).run(most_visits)
+@dataclass(frozen=True)
+class _Parts:
+    """Parts of a chunk's columns, and the intercept, that are moved towards the minimum together.
 
-
-def _sweep(
-    task: ChunkTask,
-    steps: ChunkSteps,
-    parts: Sequence[Part],
-    terms: Sequence[Terms],
-    level: tuple[NDArray[np.float64], Terms],
-    target: float,
-    most_visits: int,
-) -> None:
-    """Sweep over some parts, and step the level, until none violates optimality by more than the target.
-
-    It ends when about so many entries have been visited, or when violations come down no further.
-
-    Sweeps over what has weights or violated at its last visit follow one over everything; after some of them,
-    or when they are done, everything is looked at again.
+    Attributes
+    ----------
+    steps : ChunkSteps
+    parts : sequence of Part
+    terms : sequence of Terms
+        What the loss of the chunk has beside, for each part.
+    level : float64 array of shape (n_classes,)
+        The intercept, with what features that are nearly constant add to it; changed in place.
+    of_level : Terms, optional
+        The same for the intercept, if there is one.
     """
-    every = [part.active for part in parts]
-    sizes = [np.diff(part.columns.indptr, axis=1).sum(axis=0)[part.columns.positions] for part in parts]
-    whole, before = True, np.inf
-    for sweep in range(_BALANCING_SWEEPS if parts else 0):
-        most_visits -= sum(int(own[part.active].sum()) for own, part in zip(sizes, parts, strict=True))
-        if most_visits < 0:
-            return
-        steps.begin_sweep()
-        if task.fit_intercept:
-            steps.move_level(*level)
+
+    steps: ChunkSteps
+    parts: Sequence[Part]
+    terms: Sequence[Terms]
+    level: NDArray[np.float64]
+    of_level: Terms | None
+
+    def move(self, target: float, most_visits: int) -> None:
+        """Sweep over all, and take gradients that are still out of their balls back."""
+        every = [part.active for part in self.parts]
+        self._sweep(target, most_visits)
+        self._activate(every)
+        # with a ridge gradients belong into the ball together with its own
+        fixed = [
+            Terms(more.tilt + more.ridges[:, None] * part.rows, more.ridges)
+            for more, part in zip(self.terms, self.parts, strict=True)
+        ]
+        Projections(self.steps, self.parts, fixed, (self.level, self.of_level), target).run(most_visits)
+
+    def _activate(self, features: Sequence[NDArray[np.int64]]) -> None:
+        for part, active in zip(self.parts, features, strict=True):
+            part.active = active
+
+    def _sweep(self, target: float, most_visits: int) -> None:
+        """Sweep until the target is reached, violations come down no further, or about so much is visited.
+
+        Sweeps over what has weights or violated at its last visit follow one over everything; after some of
+        them, or when they are done, everything is looked at again.
+        """
+        every, sizes = [part.active for part in self.parts], [part.sizes() for part in self.parts]
+        whole, before = True, np.inf
+        for sweep in range(_MOST_SWEEPS if self.parts else 0):
+            most_visits -= sum(int(n[part.active].sum()) for n, part in zip(sizes, self.parts, strict=True))
+            if most_visits < 0:
+                return
+            largest = self._sweep_once(sweep, target)
+            if whole and (largest <= target or largest > _STALLED * before):
+                return
+            before = largest if whole else before
+            whole = largest <= target or (sweep + 1) % _SWEEPS_OVER_SOME == 0
+            if whole:
+                self._activate(every)
+
+    def _sweep_once(self, sweep: int, target: float) -> float:
+        """Visit the active features, leave those active that have weights or violated; return the most."""
+        self.steps.begin_sweep()
+        if self.of_level is not None:
+            self.steps.move_level(self.level, self.of_level)
         largest = 0.0
-        for part, more in zip(parts, terms, strict=True):
+        for part, more in zip(self.parts, self.terms, strict=True):
             visited = part.active
-            violations = steps.move_columns(part, more, sweep, 0.1 * target)
+            violations = self.steps.move_columns(part, more, sweep, 0.1 * target)
             largest = max(largest, float(violations[visited].max(initial=0.0)))
             wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
             part.active = visited[wanted[visited]]
-        if whole and (largest <= target or largest > _STALLED * before):
-            return
-        before = largest if whole else before
-        whole = largest <= target or (sweep + 1) % _SWEEPS_OVER_SOME == 0
-        if whole:
-            for part, active in zip(parts, every, strict=True):
-                part.active = active
+        return largest

@@ -2,7 +2,7 @@
 
 It is that of the weights, but for the samples of one chunk, whose intercept is moved until the gradients of
 all samples by the intercept add up to zero. The weights stay, so that it takes no more than the chunk's
-scores; what `bigmc.solvers.sparse.chunks.balanced` does beside takes vectors of all candidates.
+scores; what `bigmc.solvers.sparse.chunks.feasible_dual` does beside takes vectors of all candidates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.errors import DataError
-from bigmc.solvers.sparse.chunks.balanced import Balanced
+from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -23,7 +23,7 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 _STEPS, _ROUNDING, _CHUNKS = 40, 16.0, 4
 
 
-def balanced_by_level(task: ChunkTask, spill: Spill, anchor: Evaluated) -> list[Balanced]:
+def feasible_by_intercept(task: ChunkTask, spill: Spill, anchor: Evaluated) -> list[MovedSamples]:
     """Return another intercept for the samples of a chunk, with which no gradient by the intercept is left.
 
     Nothing if none of some chunks can make up for all other samples.
@@ -55,5 +55,5 @@ def balanced_by_level(task: ChunkTask, spill: Spill, anchor: Evaluated) -> list[
         noise = _ROUNDING * float(np.finfo(task.dtype).eps) * task.weight_sum / problem.weight_sum
         if np.abs(left).max() <= noise * now.total_residual:
             product = float(left @ anchor.intercept) / (task.weight_sum / 2.0)
-            return [Balanced(frozenset(pieces), anchor.coef, level, product)]
+            return [MovedSamples(frozenset(pieces), anchor.coef, level, product)]
     return []

@@ -11,11 +11,11 @@ from test_stochastic_start import ROOMY, Given, residual_of, shrunk, shuffled, t
 from bigmc.objectives import PENALTIES
 from bigmc.progress import silent
 from bigmc.solvers.sparse.chunks import rounds
-from bigmc.solvers.sparse.chunks.balanced import Balanced
-from bigmc.solvers.sparse.chunks.balanced_level import balanced_by_level
 from bigmc.solvers.sparse.chunks.candidate_gradients import changes
-from bigmc.solvers.sparse.chunks.loss import evaluate
-from bigmc.solvers.sparse.chunks.row_rounds import (
+from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
+from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
+from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
+from bigmc.solvers.sparse.chunks.stochastic_rounds import (
     Damped,
     Point,
     RowSteps,
@@ -77,7 +77,7 @@ def test_another_intercept_of_some_samples_changes_what_it_does_by_columns(loss,
     spill = opened(dataset, np.arange(3, 50), weights)
     coef, intercept = some_weights(np.arange(5, 45, 3), 5), np.linspace(-1, 1, 5)
     pieces = frozenset(piece for piece in spill.pieces if piece.chunk == 1)
-    moved = [Balanced(pieces, coef, intercept[::-1].copy(), 0.0)]
+    moved = [MovedSamples(pieces, coef, intercept[::-1].copy(), 0.0)]
     point = evaluate(task, spill, coef, intercept)
     found = changes_by_rows(task, spill, Point(coef, intercept), moved, 4000)
     wanted = changes(task, spill, point, moved)
@@ -92,7 +92,7 @@ def test_the_level_of_one_chunk_balances_all_samples(loss, opened):
     spill = opened(dataset, np.arange(60))
     coef = Coefficients(best.features, np.pad(best.coef, ((0, 0), (0, 3))))
     anchor = evaluate_by_rows(task, spill, Point(coef, np.zeros(5)), 4000)
-    (moved,) = balanced_by_level(task, spill, anchor)
+    (moved,) = feasible_by_intercept(task, spill, anchor)
     assert np.abs(anchor.intercept_gradient).max() > 1e-3
     level = np.zeros((dataset.n_samples, 5))
     for piece in moved.pieces:

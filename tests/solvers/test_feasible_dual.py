@@ -9,8 +9,8 @@ from sparse_runs import solve
 from test_rare_features import ALPHA, N_CLASSES, made, task_of
 
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.chunks.balanced import balanced
-from bigmc.solvers.sparse.chunks.loss import evaluate
+from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
+from bigmc.solvers.sparse.chunks.feasible_dual import nearly_feasible
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -61,7 +61,7 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
     try:
         spill.add(np.arange(40))
         anchor = evaluate(task, spill, start, near.intercept)
-        found = balanced(task, spill, anchor, most_entries)
+        found = nearly_feasible(task, spill, anchor, most_entries)
         assert len(found) == n_moved
         moved = [places_of(dataset, spill, own) for own in found]
     finally:
@@ -96,7 +96,7 @@ def test_a_chunk_that_cannot_make_up_for_the_others_gives_no_point_with_huge_wei
     try:
         spill.add(np.arange(40))
         anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(N_CLASSES))
-        found = balanced(task, spill, anchor)
+        found = nearly_feasible(task, spill, anchor)
     finally:
         spill.close()
     assert all(np.abs(moved.coef.rows).max(initial=0.0) < 1e3 for moved in found)
@@ -124,7 +124,7 @@ def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_with
     try:
         spill.add(np.arange(16))
         anchor = evaluate(task, spill, start, np.zeros(N_CLASSES))
-        found = balanced(task, spill, anchor)
+        found = nearly_feasible(task, spill, anchor)
         places = [places_of(dataset, spill, own) for own in found]
     finally:
         spill.close()

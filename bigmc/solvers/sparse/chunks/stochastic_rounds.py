@@ -24,7 +24,7 @@ from bigmc.kernels.linear import stochastic, variance_reduced
 from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
 from bigmc.kernels.linear.variance_reduced import Anchor, RowSums
 from bigmc.progress import Progress, ProgressCallback
-from bigmc.solvers.sparse.chunks.balanced import Balanced
+from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.stochastic_start import RATE, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -82,7 +82,7 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
 
 
 def changes_by_rows(
-    task: ChunkTask, spill: Spill, point: Point, moved: Sequence[Balanced], row_bytes: int
+    task: ChunkTask, spill: Spill, point: Point, moved: Sequence[MovedSamples], row_bytes: int
 ) -> NDArray[np.float64]:
     """Return what samples with another intercept change in the gradients of the candidates.
 
@@ -93,7 +93,7 @@ def changes_by_rows(
         Has the columns of the candidates, in one layer.
     point : Point
         Of all other samples.
-    moved : sequence of Balanced
+    moved : sequence of MovedSamples
         Other intercepts of some samples; the weights are those of the point.
     row_bytes : int
         Bytes of the entries that are put into row order together.
