@@ -7,7 +7,6 @@ saved. Killed at any moment, the same call repeats the same steps and makes the 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -20,8 +19,7 @@ from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
-from bigmc.model import Model, SumModel, load_model
-from bigmc.model.archive import QUICK_DEFLATION
+from bigmc.model import Model
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
@@ -33,13 +31,12 @@ from bigmc.store.sample import draw_rows
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
 from bigmc.training.boosting import Boosting, choose_boosting, is_for_boosting
 from bigmc.training.feature_names import feature_names
+from bigmc.training.fit_models import FitModels
 from bigmc.training.fit_target import refuse_other_file
-from bigmc.training.in_time import train_in_time
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import Limits, engine_for, tidy_after
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
-from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
 from bigmc.training.sums import Sum, add_up
 from bigmc.training.trials import Course, Size, Truth, better
 from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE
@@ -50,8 +47,6 @@ INTERVAL_Z = 1.959964
 """Of intervals that hold in 95 of 100 cases."""
 _CALIBRATION_SEED, _CALIBRATION_SHARE = 0xCA11, 0.125
 """Of rows that calibrate; and share of the memory limit that they may take."""
-_FEWEST_PASSES = 3.0
-"""Passes of a training that is worth to begin: two that improve, and one that proves."""
 
 
 class Fit:
@@ -81,15 +76,9 @@ class Fit:
         self._data, self._target, self._splits = data, target, splits
         self._limits, self._engine, self._progress = limits, engine_for(data, engine), progress
         self._folder = folder_of(target)
-        self._ends = time.monotonic() + limits.seconds
-        self._pass_seconds = 0.0
-        self._n_left = 2
-        self._n_rows: int | None = None
         self._train = data[splits.train]
         self._test = data[splits.test] if data.splits.get(splits.test) else None
-        self._refits = False
-        self._searched: Duals | None = None
-        self._measured_duals: Duals | None = None
+        self._models = FitModels(data, splits, limits, self._engine, self._folder, progress)
 
     def run(self) -> FitResult:
         """Make the model; return the result."""
@@ -120,17 +109,18 @@ class Fit:
             course = search.run(None if rival is None else rival.trial.quality)
             summed = None if rival is None else add_up(search, course, rival, self._folder)
             course = course._replace(sizes=search.sizes(course.best.candidate))
-            self._searched = search.validation.duals(course.best.candidate) if course.sizes else None
+            if course.sizes:
+                self._models.searched = search.validation.duals(course.best.candidate)
             winner, rivals = self._choose(course, rival, summed)
             del search, rival  # and with them the rows of the search
             tidy_after(self._data)
             measured = self._measured(winner, course)
             cross_validated = course.n_held_out == course.n_rows  # more rows than those of the test
-            self._refits = self._test is not None and self._splits.refit and self._has_time
-            if self._refits and not cross_validated:
+            refits = self._test is not None and self._splits.refit and self._models.has_time
+            if refits and not cross_validated:
                 winner = self._recalibrated(winner)
-            model = self._model(winner)
-            self._save(model, course, winner)
+            model = self._models.whole(winner) if refits else self._models.tested(winner)
+            self._save(model, course, winner, "all" if refits else self._splits.train)
             result = self._result(model, course, winner, measured, rivals)
             write_work_file(done, result)
             self._clear()
@@ -182,15 +172,15 @@ class Fit:
         """Return the figures on the test rows, for models not trained on them."""
         if self._test is None:
             return {"test": None}
-        figures = self._figures(self._measured_model(winner), winner)
+        figures = self._figures(self._models.tested(winner), winner)
         first = course.trials[0]
         linear = winner.linear
         plain = Winner.of(first, None if linear.size is None else Size.whole(first))
         same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
         shares = {}
-        if same or self._has_time:
-            ridge = figures if same else self._figures(self._plain(plain, linear), plain)
+        if same or self._models.has_time:
+            ridge = figures if same else self._figures(self._models.plain(plain, linear), plain)
             shares["plain_ridge"] = ridge[by]
         if not self._data.has_sets:
             counts = self._test.class_counts()
@@ -214,7 +204,7 @@ class Fit:
         on more rows, and is more confident.
         """
         assert self._test is not None
-        model, test = self._measured_model(winner), winner.samples(self._test)
+        model, test = self._models.tested(winner), winner.samples(self._test)
         entries = min(SCORE_ENTRIES, self._limits.memory // SCORE_SHARE)
         rows = max(min(MOST_ROWS, entries // max(test.n_classes, 1)), 1)
         n_bytes = test.nnz * (2 + test.dtype.itemsize)
@@ -226,112 +216,13 @@ class Fit:
         verdict = Truth.of(drawn, self._splits.thresholds).judge(scores)
         return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
-    def _model(self, winner: Winner) -> Model:
-        """Return the model of all rows that it may learn from."""
-        if not self._refits:
-            return self._measured_model(winner)
-        if winner.parts:
-            return SumModel.of([self._model(part) for part in winner.parts], np.array(winner.part_weights))
-        if winner.size is not None:
-            duals, self._measured_duals = self._placed(self._duals(winner)), None
-            return self._sized("whole", winner, self._data, duals)
-        warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
-        start = self._measured_model(winner) if warm else None
-        return self._trained("whole", winner, self._data, start)
-
-    def _measured_model(self, winner: Winner) -> Model:
-        """Return the winner trained on all but the test rows."""
-        if winner.parts:
-            parts = [self._measured_model(part) for part in winner.parts]
-            return SumModel.of(parts, np.array(winner.part_weights))
-        if winner.size is not None:
-            return self._sized("measured", winner, self._train, self._searched)
-        return self._trained("measured", winner, self._train)
-
-    def _plain(self, plain: Winner, winner: Winner) -> Model:
-        """Return the plain ridge model for the same rows as the winner."""
-        if plain.size is None:
-            return self._trained("plain", plain, self._train)
-        return self._train_sized(plain, self._train, self._duals(winner)).model
-
-    def _duals(self, winner: Winner) -> Duals:
-        """Return the dual variables of the tested model, to start similar models from."""
-        if self._measured_duals is None:  # the model is there without them after a kill
-            assert winner.candidate is not None
-            rows, start = winner.samples(self._train), self._searched
-            self._measured_duals = Duals(descend_all(rows, winner.candidate, self._engine, start).duals())
-        return self._measured_duals
-
-    def _placed(self, duals: Duals) -> Duals:
-        """Return dual variables of the training rows as those of a subset of all rows."""
-        data, train = self._data, self._splits.train
-        spans = zip(data.shards, pairwise(data.base), strict=True)
-        places = [np.arange(*span) for shard, span in spans if shard.split == train]
-        return Duals(duals.values, np.concatenate(places), used_once=True)
-
-    def _sized(self, name: str, winner: Winner, samples: Dataset, start: Duals | None) -> Model:
-        """Train a ridge model of a size, or find it in the folder."""
-        file = self._folder / f"{name}-{winner.kind}.model"
-        if not file.exists():
-            after = DualsAfter.KEPT if name == "measured" else DualsAfter.DROPPED
-            trained = self._train_sized(winner, samples, start, after)
-            if after is DualsAfter.KEPT:
-                self._measured_duals, self._searched = trained.duals, None
-            trained.model.save(file, deflation=QUICK_DEFLATION)
-            del trained  # before the copy of the model from the file
-        return load_model(file)
-
-    def _train_sized(
-        self,
-        winner: Winner,
-        samples: Dataset,
-        start: Duals | None,
-        after: DualsAfter = DualsAfter.DROPPED,
-    ) -> Trained:
-        tidy_after(self._data)  # what the model before was measured with
-        ends, began = self._next_end(samples), time.monotonic()
-        trained = train_with_size(samples, winner, self._engine, start, ends, after)
-        self._pass_seconds = (time.monotonic() - began) / (trained.model.n_iter + 1)
-        return trained
-
-    def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
-        """Train, resume a training, or load the finished model from the folder."""
-        name = f"{name}-{winner.kind}"
-        file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
-        if not file.exists():
-            disk.make_folder(work)
-            tidy_after(self._data)
-            began = time.monotonic()
-            resources = Resources(self._engine, self._limits.memory, self._progress, self._next_end(samples))
-            model = train_in_time(winner, samples, resources, work, start)
-            self._pass_seconds = (time.monotonic() - began) / max(model.n_passes, 1.0)
-            model.save(file)
-            del model  # before its copy from the file, which has forgotten what is not saved
-            disk.try_clear(work)
-        model = load_model(file)
-        self._n_rows = model.params.get("n_rows", self._n_rows)
-        return model
-
-    @property
-    def _has_time(self) -> bool:
-        """Whether there is time for as little of a training as makes sense, by what the last one took."""
-        return time.monotonic() + _FEWEST_PASSES * self._pass_seconds <= self._ends
-
-    def _next_end(self, samples: Dataset) -> float:
-        """Return when the next training must end, so that those after it have as much time."""
-        now = time.monotonic()
-        last = samples is self._data or self._test is None
-        n_left = 1 if last else self._n_left + self._splits.refit
-        self._n_left = max(self._n_left - 1, 1)
-        return now + max(self._ends - now, 0.0) / n_left
-
-    def _save(self, model: Model, course: Course, winner: Winner) -> None:
+    def _save(self, model: Model, course: Course, winner: Winner, split: str) -> None:
         names = feature_names(self._data, model.used_features, self._limits.memory // 16)
         params = {
             **model.params,
             "learner": winner.kind,
             "dataset": self._data.identity,
-            "split": "all" if self._refits else self._splits.train,
+            "split": split,
             "search": [{**asdict(trial), "seconds": 0.0} for trial in course.trials],
             "sizes": [asdict(size) for size in course.sizes],
         }
@@ -342,7 +233,7 @@ class Fit:
     def _result(
         self, model: Model, course: Course, winner: Winner, measured: Measured, rivals: Mapping[str, float]
     ) -> FitResult:
-        bounds = dict(model.certificate)
+        bounds, n_rows = dict(model.certificate), self._models.n_rows
         return {
             "model": str(self._target),
             "learner": winner.kind,
@@ -370,7 +261,7 @@ class Fit:
             "n_classes": model.n_classes,
             **measured,  # type: ignore[typeddict-item]
             "rivals": rivals,
-            "notes": [] if self._n_rows is None else [f"boosting had time for {self._n_rows:,} rows only"],
+            "notes": [] if n_rows is None else [f"boosting had time for {n_rows:,} rows only"],
         }
 
 

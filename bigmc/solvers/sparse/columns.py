@@ -50,6 +50,13 @@ class Columns:
             number, positions + block.lo, positions, block.indptr, block.indices, block.data, block.base, nnz
         )
 
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the number of entries of each column."""
+        sizes: NDArray[np.int64] = (self.indptr[:, self.positions + 1] - self.indptr[:, self.positions]).sum(
+            axis=0
+        )
+        return sizes
+
     def nnz_of(self, chosen: NDArray[np.int64]) -> int:
         """Return the number of entries of some of the columns."""
         positions = self.positions[chosen]

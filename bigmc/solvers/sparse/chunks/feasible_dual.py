@@ -311,7 +311,7 @@ class _Parts:
         Sweeps over what has weights or violated at its last visit follow one over everything; after some of
         them, or when they are done, everything is looked at again.
         """
-        every, sizes = [part.active for part in self.parts], [part.sizes() for part in self.parts]
+        every, sizes = [part.active for part in self.parts], [part.columns.sizes() for part in self.parts]
         whole, before = True, np.inf
         for sweep in range(_MOST_SWEEPS if self.parts else 0):
             most_visits -= sum(int(n[part.active].sum()) for n, part in zip(sizes, self.parts, strict=True))

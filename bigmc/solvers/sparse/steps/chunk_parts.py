@@ -61,11 +61,6 @@ class Part:
     active: NDArray[np.int64]
     means: NDArray[np.float64] | None = None
 
-    def sizes(self) -> NDArray[np.int64]:
-        """Return the entries of each column."""
-        sizes: NDArray[np.int64] = np.diff(self.columns.indptr, axis=1).sum(axis=0)
-        return sizes[self.columns.positions]
-
 
 def bytes_of_centred(n_frequent: int) -> int:
     """Return the bytes that centred columns take for a sample of a chunk, with so many frequent features."""

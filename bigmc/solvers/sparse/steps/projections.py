@@ -25,6 +25,8 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 _NEGLIGIBLE = 0.3
 #: Sweeps at most; one of so many, at least, is over everything.
 _MOST_SWEEPS, _SWEEPS_OVER_SOME = 200, 10
+#: What is left of the visits for the last sweep over everything, in entries of all.
+_RESERVED = 2
 #: Where a sweep over everything finds more than this share of what the one before found, the samples cannot
 #: take all gradients back. The rarer half of those that are out is left alone then, so many times at most,
 #: but only columns with this share of the entries that the most frequent of them has.
@@ -62,15 +64,17 @@ class Projections:
         self._number = 0
         # the columns that parts visit, their entries, and what the last visits found beyond the ball
         self._every = [part.active for part in parts]
-        self._entries = [part.sizes() for part in parts]
+        self._entries = [part.columns.sizes() for part in parts]
         self._excess = [np.zeros(len(part.rows)) for part in parts]
 
     def run(self, most_visits: int) -> None:
         """Sweep until no gradient is further out than allowed, or about so many entries were visited.
 
-        A sweep over everything is followed by sweeps over the columns that were out; when these are done, or
-        after some of them, everything is looked at again. It also ends if the gradients come no closer.
+        A sweep over everything is followed by sweeps over the columns that were out; when these are done,
+        after some of them, or before visits run out, everything is looked at again. It also ends if the
+        gradients come no closer.
         """
+        n_entries = sum(int(own[some].sum()) for own, some in zip(self._entries, self._every, strict=True))
         chosen, whole, since, before, given_up = self._every, True, 0, np.inf, 0
         for _ in range(_MOST_SWEEPS if self._parts else 0):
             if most_visits < 0:
@@ -91,7 +95,8 @@ class Projections:
                 before = largest
                 chosen = self._out(0.0)
             most_visits -= self._sweep_worst(chosen)
-            whole = largest <= self._allowed or since == _SWEEPS_OVER_SOME - 1
+            ending = since == _SWEEPS_OVER_SOME - 1 or most_visits < _RESERVED * n_entries
+            whole = largest <= self._allowed or ending
             if whole:
                 chosen = self._every
 

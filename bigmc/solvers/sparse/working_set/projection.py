@@ -2,15 +2,14 @@
 
 Scaled into the ball of the penalty, the derivatives of the losses give a bound that goes by the gradient
 that is furthest out of it, which may be one of a hundred thousand: the bound lags behind the objective. So
-the gradients out of the ball are taken back to it one after the other, each by the dual variables of its own
-samples, along the shortest way (`bigmc.kernels.linear.composite.project`). What the bound loses is quadratic
-in the violations. The steps are those of weights beside the weights, so that scores say what the dual
-variables are: with any loss the point stays one.
+gradients out of the ball are taken back to it, each by the dual variables of its own samples
+(`bigmc.solvers.sparse.steps.projections`). What the bound loses is quadratic in the violations. The steps are
+those of weights beside the weights, so that scores say what the dual variables are: with any loss the point
+stays one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,16 +24,15 @@ from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.steps.chunk_parts import Part
 from bigmc.solvers.sparse.steps.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.steps.descent import Descent
+from bigmc.solvers.sparse.steps.projections import Projections
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
 from bigmc.solvers.sparse.working_set.gradient import dual_gradients
 
 #: Features whose gradients have at least this share of alpha take part: those of others stay in the ball.
 _NEAR = 0.9
-#: Sweeps at most: with text four or five are enough, columns that are much the same need more, which go on
-#: while they look at no more than so many entries. What a gradient has beyond the ball is negligible at this
-#: share of the largest allowed.
-_SWEEPS, _MOST_SWEEPS, _CHEAP_ENTRIES = 5, 30, 1 << 22
-_NEGLIGIBLE = 0.3
+#: They visit as many entries as so many sweeps over all, and so many at least: with text four or five sweeps
+#: are enough, columns that are much the same need more.
+_SWEEPS, _CHEAP_ENTRIES = 5, 1 << 22
 
 
 class Proof(NamedTuple):
@@ -106,46 +104,10 @@ def projected_bound(
     steps = ChunkSteps.of(descent, problem, alpha, moved.set_scores)
     of_level = Terms(np.zeros((1, problem.width)), np.zeros(1)) if descent.fit_intercept else None
     terms = [_terms(part, state, objective.ridge) for part in moved.parts]
-    n_entries = sum(part.columns.nnz for part in moved.parts)
-    most = min(max(_SWEEPS, _CHEAP_ENTRIES // max(n_entries, 1)), _MOST_SWEEPS)
-    project(steps, moved.parts, terms, (moved.level, of_level), allowed, most)
+    most_visits = max(_SWEEPS * sum(part.columns.nnz for part in moved.parts), _CHEAP_ENTRIES)
+    Projections(steps, moved.parts, terms, (moved.level, of_level), allowed).run(most_visits)
     steps.end()
     return dual_bound(problem, source, state.coef, screening, descent.fit_intercept)
-
-
-def project(
-    steps: ChunkSteps,
-    parts: Sequence[Part],
-    terms: Sequence[Terms],
-    level: tuple[NDArray[np.float64], Terms | None],
-    allowed: float,
-    most: int,
-) -> None:
-    """Take gradients back to the ball, sweep by sweep, until none is further out than allowed.
-
-    Parameters
-    ----------
-    steps : ChunkSteps
-    parts : sequence of Part
-        Their weights move.
-    terms : sequence of Terms
-        What the gradients of each part have beside those of its problem; the ridges are not used.
-    level : (float64 array of shape (n_classes,), Terms or None)
-        Intercept, which has no ball: it takes a step before each sweep, unless there are no terms for it.
-    allowed : float
-    most : int
-        Sweeps at most.
-    """
-    for sweep in range(most):
-        steps.begin_sweep()
-        if level[1]:
-            steps.move_level(level[0], level[1])
-        largest = 0.0
-        for part, more in zip(parts, terms, strict=True):
-            excess = steps.project(part, more, sweep, _NEGLIGIBLE * allowed)
-            largest = max(largest, float(excess.max(initial=0.0)))
-        if largest <= allowed:
-            break
 
 
 def dual_bound(

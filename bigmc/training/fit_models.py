@@ -1,0 +1,194 @@
+"""The models of a fit: each is trained once, on the rows it may learn from, and kept in the fit's folder."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from bigmc.engine import Engine, Resources
+from bigmc.model import Model, SumModel, load_model
+from bigmc.model.archive import QUICK_DEFLATION
+from bigmc.progress import ProgressCallback
+from bigmc.store.dataset import Dataset
+from bigmc.store.files import disk
+from bigmc.training.in_time import train_in_time
+from bigmc.training.limits import Limits, tidy_after
+from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
+from bigmc.training.winner import Splits, Winner
+
+_FEWEST_PASSES = 3.0
+"""Passes of a training that is worth to begin: two that improve, and one that proves."""
+
+
+class Deadlines:
+    """When each training of a fit must end, so that those after it have as much time.
+
+    Parameters
+    ----------
+    seconds : float
+        Of everything from now on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._ends = time.monotonic() + seconds
+        self._pass_seconds = 0.0
+        self._n_left = 2
+
+    def next(self, n_after: int) -> float:
+        """Return when the next training must end, with so many after it beside those known of."""
+        now = time.monotonic()
+        n_left = self._n_left + n_after
+        self._n_left = max(self._n_left - 1, 1)
+        return now + max(self._ends - now, 0.0) / n_left
+
+    def last(self) -> float:
+        """Return when the last training must end."""
+        self._n_left = max(self._n_left - 1, 1)
+        return max(time.monotonic(), self._ends)
+
+    def took(self, began: float, n_passes: float) -> None:
+        """Say how many passes a training made that began then."""
+        self._pass_seconds = (time.monotonic() - began) / n_passes
+
+    @property
+    def has_time(self) -> bool:
+        """Whether there is time for as little of a training as makes sense, by what the last one took."""
+        return time.monotonic() + _FEWEST_PASSES * self._pass_seconds <= self._ends
+
+
+class FitModels:
+    """Trains the models of a fit, or loads those that a killed run finished.
+
+    Parameters
+    ----------
+    data : Dataset
+        All rows.
+    splits : Splits
+    limits : Limits
+    engine : Engine
+    folder : Path
+        Of the fit's progress.
+    progress : callable
+
+    Attributes
+    ----------
+    searched : Duals or None
+        Dual variables of the search's best model, to start the first training from.
+    n_rows : int or None
+        Rows that boosting had time for, where those were not all.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        splits: Splits,
+        limits: Limits,
+        engine: Engine,
+        folder: Path,
+        progress: ProgressCallback,
+    ) -> None:
+        self._data, self._splits, self._memory = data, splits, limits.memory
+        self._engine, self._folder, self._progress = engine, folder, progress
+        self._deadlines = Deadlines(limits.seconds)
+        self._train = data[splits.train]
+        self._tests = bool(data.splits.get(splits.test))
+        self._tested: Duals | None = None
+        self.searched: Duals | None = None
+        self.n_rows: int | None = None
+
+    @property
+    def has_time(self) -> bool:
+        """Whether there is time for one more training that makes sense."""
+        return self._deadlines.has_time
+
+    def tested(self, winner: Winner) -> Model:
+        """Return the winner trained on all but the test rows."""
+        if winner.parts:
+            parts = [self.tested(part) for part in winner.parts]
+            return SumModel.of(parts, np.array(winner.part_weights))
+        if winner.size is not None:
+            return self._sized("measured", winner, self._train, self.searched)
+        return self._trained("measured", winner, self._train)
+
+    def whole(self, winner: Winner) -> Model:
+        """Return the winner trained on all rows."""
+        if winner.parts:
+            return SumModel.of([self.whole(part) for part in winner.parts], np.array(winner.part_weights))
+        if winner.size is not None:
+            duals, self._tested = self._placed(self._duals(winner)), None
+            return self._sized("whole", winner, self._data, duals)
+        warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
+        start = self.tested(winner) if warm else None
+        return self._trained("whole", winner, self._data, start)
+
+    def plain(self, plain: Winner, winner: Winner) -> Model:
+        """Return the plain ridge model for the same rows as the winner."""
+        if plain.size is None:
+            return self._trained("plain", plain, self._train)
+        return self._train_sized(plain, self._train, self._duals(winner)).model
+
+    def _duals(self, winner: Winner) -> Duals:
+        """Return the dual variables of the tested model, to start similar models from."""
+        if self._tested is None:  # the model is there without them after a kill
+            assert winner.candidate is not None
+            rows, start = winner.samples(self._train), self.searched
+            self._tested = Duals(descend_all(rows, winner.candidate, self._engine, start).duals())
+        return self._tested
+
+    def _placed(self, duals: Duals) -> Duals:
+        """Return dual variables of the training rows as those of a subset of all rows."""
+        data, train = self._data, self._splits.train
+        spans = zip(data.shards, pairwise(data.base), strict=True)
+        places = [np.arange(*span) for shard, span in spans if shard.split == train]
+        return Duals(duals.values, np.concatenate(places), used_once=True)
+
+    def _sized(self, name: str, winner: Winner, samples: Dataset, start: Duals | None) -> Model:
+        """Train a ridge model of a size, or find it in the folder."""
+        file = self._folder / f"{name}-{winner.kind}.model"
+        if not file.exists():
+            after = DualsAfter.KEPT if name == "measured" else DualsAfter.DROPPED
+            trained = self._train_sized(winner, samples, start, after)
+            if after is DualsAfter.KEPT:
+                self._tested, self.searched = trained.duals, None
+            trained.model.save(file, deflation=QUICK_DEFLATION)
+            del trained  # before the copy of the model from the file
+        return load_model(file)
+
+    def _train_sized(
+        self,
+        winner: Winner,
+        samples: Dataset,
+        start: Duals | None,
+        after: DualsAfter = DualsAfter.DROPPED,
+    ) -> Trained:
+        tidy_after(self._data)  # what the model before was measured with
+        ends, began = self._next_end(samples), time.monotonic()
+        trained = train_with_size(samples, winner, self._engine, start, ends, after)
+        self._deadlines.took(began, trained.model.n_iter + 1)
+        return trained
+
+    def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
+        """Train, resume a training, or load the finished model from the folder."""
+        name = f"{name}-{winner.kind}"
+        file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
+        if not file.exists():
+            disk.make_folder(work)
+            tidy_after(self._data)
+            began = time.monotonic()
+            resources = Resources(self._engine, self._memory, self._progress, self._next_end(samples))
+            model = train_in_time(winner, samples, resources, work, start)
+            self._deadlines.took(began, max(model.n_passes, 1.0))
+            model.save(file)
+            del model  # before its copy from the file, which has forgotten what is not saved
+            disk.try_clear(work)
+        model = load_model(file)
+        self.n_rows = model.params.get("n_rows", self.n_rows)
+        return model
+
+    def _next_end(self, samples: Dataset) -> float:
+        if samples is self._data or not self._tests:
+            return self._deadlines.last()
+        return self._deadlines.next(int(self._splits.refit))
