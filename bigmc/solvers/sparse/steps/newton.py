@@ -38,6 +38,8 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 #: so it should have many more entries than there are features.
 _MOST_PARTS = 16
 _ENTRIES_PER_SUM = 100
+#: So few entries take less time than what comes with a part.
+_ENTRIES_ALONE = 1 << 16
 
 #: Vectors of the conjugate gradients are worked on in parts of so many numbers.
 _PART_NUMBERS = 1 << 16
@@ -135,7 +137,7 @@ class Support:
         self._kept = self._kernels.workspace(problem.scores)
         self._rows = Rows(indptr, slots, values, constant)
         n_parts = len(slots) // max(1, _ENTRIES_PER_SUM * self.size)
-        n_parts = min(max(n_parts, 2), _MOST_PARTS)
+        n_parts = 1 if len(slots) <= _ENTRIES_ALONE else min(max(n_parts, 2), _MOST_PARTS)
         cuts = np.searchsorted(indptr, np.linspace(0, len(slots), n_parts + 1)[1:-1])
         self._parts = list(pairwise(np.unique([0, *cuts.tolist(), n]).tolist()))
         most = max(_PART_NUMBERS // problem.width, 1)
@@ -196,8 +198,12 @@ class Support:
         precondition += damping_of[:, None]
         # weights that are not free do not move
         with _libraries().limit(limits=1, user_api="blas"):  # sums in one order, whatever the machine
-            inverse = preconditioner(problem, self._rows, self._scale, precondition, damping_of, penalty.free)
-            step = self._minimise_model(gradient, inverse, penalty, damped, most)
+            if rows.size <= _DIRECT and len(self._rows.slots) <= _DIRECT_ENTRIES:
+                step = self._solve_model(gradient, penalty, damped)
+            else:
+                scale, free = self._scale, penalty.free
+                inverse = preconditioner(problem, self._rows, scale, precondition, damping_of, free)
+                step = self._minimise_model(gradient, inverse, penalty, damped, most)
         turned = penalty.turned(step)
         along = _Line(penalty, gradient, ridges, tilt)
         point = self._search(along, step, 1)
@@ -245,8 +251,6 @@ class Support:
         most: int,
     ) -> NDArray[np.float64]:
         """Return the step that at most `most` conjugate gradients find."""
-        if gradient.size <= _DIRECT and len(self._rows.slots) <= _DIRECT_ENTRIES:
-            return self._solve_model(gradient, penalty, ridges)
         unit, penalty_curvature = penalty.unit, penalty.curvature
         factor = self._problem.two_over_n * self._scale
         solution, residual = np.zeros_like(gradient), -gradient
