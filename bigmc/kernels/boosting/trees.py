@@ -314,6 +314,8 @@ def split_nodes(first_tree, stop_tree, table, level, hist):
                 for missing_below in range(2 if missing[p] else 1):
                     below = cells[n_edges[p] + 1] if missing_below else 0
                     for b in range(n_edges[p] + 1 if missing[p] and not missing_below else n_edges[p]):
+                        if b and cells[b] == 0:  # the cut before is the same
+                            continue
                         below += cells[b]
                         if level.last:
                             g = np.float64(below >> 32)

@@ -164,7 +164,8 @@ class TreeGrower(OnColumns):
                 for _ in run(self._add_root, range(len(different)), table, different, whole):
                     pass
         if forest.hist.size:
-            forest.hist[:, 0] = whole[places] if not summed else self._root_sums[forest.classes]
+            for k, c in enumerate(forest.classes if summed else places):
+                forest.hist[k, 0] = (self._root_sums if summed else whole)[c]
         for _ in range(1, self._depth):
             forest.next_level()
             for _ in run(forest.enter, parts):
