@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bigmc.inference.unfinished import SavedSums
     from bigmc.model import Model, ModelSource
     from bigmc.store.dataset import Dataset
+    from bigmc.store.label_source import LabelSource
 
 REPORTED_CLASSES = 50
 """Maximum number of classes whose features a report lists."""
@@ -56,11 +57,12 @@ def evaluate(
     dataset : path or Dataset, or path, glob, table or array of raw data
         Data with labels. Raw rows are hashed like the model's training data; every row must be valid.
     label : str or array-like, optional
-        Label column of raw files and tables; for an array, the labels of its rows.
+        Label column of raw files and tables, by default that of the model's training data; for an array,
+        the labels of its rows.
     split : str, default="test"
         Split of a dataset to evaluate on.
     label_separator : str, optional
-        Separator between several labels of a row of raw files.
+        Separator between several labels of a row of raw files, by default that of the training data.
     per_class : bool, default=False
         Add precision, recall, F1 and support of every class.
     confusion : bool, default=False
@@ -92,6 +94,7 @@ def evaluate(
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
+    from bigmc.ingestion.readers import MATRICES
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.object_store import is_remote
     from bigmc.store.files.outputs import IfExists, Output
@@ -102,6 +105,8 @@ def evaluate(
     read = data.sources if isinstance(data, RawInput) else data
     output = None if to is None else Output.at(to, [model, read])
     with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
+        if named and isinstance(data, RawInput) and data.sources[0].format not in MATRICES:
+            asked = _with_labels_of(source.outline.label_source, asked)
         known, samples = _loaded(source, data, asked, resources)
         counted = data[asked.propensities] if asked.propensities and isinstance(data, Dataset) else None
         measured = functools.partial(_measured, known, samples, asked, resources, counted)
@@ -143,6 +148,15 @@ def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset 
     if asked.propensities is not None:
         raise DataError("propensities need a split of a dataset", "ingest the data first")
     return RawInput(data, asked, labels)
+
+
+def _with_labels_of(known: LabelSource | None, asked: EvaluateOptions) -> EvaluateOptions:
+    """Return the options with the label column and separator of the training data where none are given."""
+    if known is None:
+        return asked
+    separator = known.separator if asked.label_separator is None else asked.label_separator
+    column = known.column if asked.label is None else asked.label
+    return replace(asked, label=column, label_separator=separator)
 
 
 def _loaded(
