@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -89,7 +89,9 @@ def evaluate(
         `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. For label sets
         there is no confusion; ``accuracy`` counts exact matches, ``n_unknown_labels`` counts labels, not
         rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` are added: see
-        `bigmc.inference.evaluate_sets.SetCounts.figures`.
+        `bigmc.inference.evaluate_sets.SetCounts.figures`. ``trained_on_these_rows`` is there, and true, if
+        the model was trained on this split, as `fit` does after its test: then the figures say nothing of
+        new rows.
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
@@ -110,6 +112,8 @@ def evaluate(
         known, samples = _loaded(source, data, asked, resources)
         counted = data[asked.propensities] if asked.propensities and isinstance(data, Dataset) else None
         measured = functools.partial(_measured, known, samples, asked, resources, counted)
+        if isinstance(data, Dataset) and _is_trained_on(known, data, asked.split):
+            measured = functools.partial(_measured_on_own_rows, measured)
         if output is None:
             return measured(NOT_SAVED)
         if source.sha256 is None or not isinstance(model, str | Path):
@@ -191,6 +195,13 @@ def _measured(
     figures = evaluation.evaluate(model, samples, options, resources, saved, counted)
     if options.propensities is not None:
         figures["propensities"] = options.propensities
+    return figures
+
+
+def _measured_on_own_rows(measured: Callable[[SavedSums], Evaluation], saved: SavedSums) -> Evaluation:
+    """Return figures marked as those of rows that the model was trained on."""
+    figures = measured(saved)
+    figures["trained_on_these_rows"] = True
     return figures
 
 
@@ -284,5 +295,6 @@ def report(
 
 
 def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:
-    trained_on = model.params.get("dataset"), model.params.get("split")
-    return dataset.path is not None and trained_on == (dataset.identity, split)
+    """Return whether a model was trained on a split of a dataset; that of a fit is, on all rows."""
+    known = dataset.path is not None and model.params.get("dataset") == dataset.identity
+    return known and model.params.get("split") in (split, "all")
