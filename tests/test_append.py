@@ -177,8 +177,9 @@ def test_the_command_says_so(days, tmp_path, monkeypatch, capsys):
 def test_other_options_are_refused_by_name(options, reason, days, tmp_path):
     to = tmp_path / "d.bigmc"
     ingest(days[0], to, **OPTIONS)
-    with pytest.raises(BigmcError, match=reason):
-        ingest(days[1], to, append=True, **options)
+    for source in (days[1], days[0]):  # also if there is nothing to append
+        with pytest.raises(BigmcError, match=reason):
+            ingest(source, to, append=True, **options)
     assert api.open_dataset(to).n_samples == 700
 
 

@@ -19,11 +19,13 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import zarr
 
 import bigmc
+from bigmc.errors import DataError
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +55,16 @@ def test_a_model_predicts_alike(older, tmp_path, name):
             )  # other processors round
         else:
             assert now[column].to_pylist() == then[column].to_pylist()
+
+
+def test_a_model_without_its_label_column_asks_for_it(older):
+    rows = older / "texts.csv"
+    with pytest.raises(DataError, match="name it with --label"):
+        bigmc.evaluate(older / "sparse.model", rows)
+    predicted = bigmc.load_model(older / "sparse.model").predict(rows)
+    truth = pd.read_csv(rows)["label"]
+    expected = np.mean(predicted == truth)
+    assert bigmc.evaluate(older / "sparse.model", rows, label="label")["accuracy"] == expected
 
 
 @pytest.mark.parametrize("name", ["texts", "numbers"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bigmc.inference.unfinished import SavedSums
     from bigmc.model import Model, ModelSource
     from bigmc.store.dataset import Dataset
+    from bigmc.store.label_source import LabelSource
 
 REPORTED_CLASSES = 50
 """Maximum number of classes whose features a report lists."""
@@ -56,11 +57,12 @@ def evaluate(
     dataset : path or Dataset, or path, glob, table or array of raw data
         Data with labels. Raw rows are hashed like the model's training data; every row must be valid.
     label : str or array-like, optional
-        Label column of raw files and tables; for an array, the labels of its rows.
+        Label column of raw files and tables, by default that of the model's training data; for an array,
+        the labels of its rows.
     split : str, default="test"
         Split of a dataset to evaluate on.
     label_separator : str, optional
-        Separator between several labels of a row of raw files.
+        Separator between several labels of a row of raw files, by default that of the training data.
     per_class : bool, default=False
         Add precision, recall, F1 and support of every class.
     confusion : bool, default=False
@@ -87,11 +89,14 @@ def evaluate(
         `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. For label sets
         there is no confusion; ``accuracy`` counts exact matches, ``n_unknown_labels`` counts labels, not
         rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` are added: see
-        `bigmc.inference.evaluate_sets.SetCounts.figures`.
+        `bigmc.inference.evaluate_sets.SetCounts.figures`. ``trained_on_these_rows`` is there, and true, if
+        the model was trained on this split, as `fit` does after its test: then the figures say nothing of
+        new rows.
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
+    from bigmc.ingestion.readers import MATRICES
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.object_store import is_remote
     from bigmc.store.files.outputs import IfExists, Output
@@ -102,9 +107,13 @@ def evaluate(
     read = data.sources if isinstance(data, RawInput) else data
     output = None if to is None else Output.at(to, [model, read])
     with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
+        if named and isinstance(data, RawInput) and data.sources[0].format not in MATRICES:
+            asked = _with_labels_of(source.outline.label_source, asked)
         known, samples = _loaded(source, data, asked, resources)
         counted = data[asked.propensities] if asked.propensities and isinstance(data, Dataset) else None
         measured = functools.partial(_measured, known, samples, asked, resources, counted)
+        if isinstance(data, Dataset) and _is_trained_on(known, data, asked.split):
+            measured = functools.partial(_measured_on_own_rows, measured)
         if output is None:
             return measured(NOT_SAVED)
         if source.sha256 is None or not isinstance(model, str | Path):
@@ -145,6 +154,15 @@ def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset 
     return RawInput(data, asked, labels)
 
 
+def _with_labels_of(known: LabelSource | None, asked: EvaluateOptions) -> EvaluateOptions:
+    """Return the options with the label column and separator of the training data where none are given."""
+    if known is None:
+        return asked
+    separator = known.separator if asked.label_separator is None else asked.label_separator
+    column = known.column if asked.label is None else asked.label
+    return replace(asked, label=column, label_separator=separator)
+
+
 def _loaded(
     source: ModelSource, data: Dataset | RawInput, asked: EvaluateOptions, resources: Resources
 ) -> tuple[Model, LabelledInput]:
@@ -177,6 +195,13 @@ def _measured(
     figures = evaluation.evaluate(model, samples, options, resources, saved, counted)
     if options.propensities is not None:
         figures["propensities"] = options.propensities
+    return figures
+
+
+def _measured_on_own_rows(measured: Callable[[SavedSums], Evaluation], saved: SavedSums) -> Evaluation:
+    """Return figures marked as those of rows that the model was trained on."""
+    figures = measured(saved)
+    figures["trained_on_these_rows"] = True
     return figures
 
 
@@ -270,5 +295,6 @@ def report(
 
 
 def _is_trained_on(model: Model, dataset: Dataset, split: str) -> bool:
-    trained_on = model.params.get("dataset"), model.params.get("split")
-    return dataset.path is not None and trained_on == (dataset.identity, split)
+    """Return whether a model was trained on a split of a dataset; that of a fit is, on all rows."""
+    known = dataset.path is not None and model.params.get("dataset") == dataset.identity
+    return known and model.params.get("split") in (split, "all")

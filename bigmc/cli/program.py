@@ -129,7 +129,7 @@ def _describe(error: OSError) -> str:
         return f"no space left on the disk{where}; free some space and run the same command again: it resumes"
     if error.errno == errno.EFBIG:
         return f"a file would exceed the system's size limit{where}; raise the limit (ulimit -f) and rerun"
-    if error.errno in (errno.EROFS, errno.EACCES) and error.filename:
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and error.filename:
         reason = os.strerror(error.errno)
         return f"{error.filename}: {reason}; check the permissions, or give a place that you may write to"
     reason = os.strerror(error.errno) if error.errno else str(error)

@@ -89,8 +89,10 @@ def _classes(model: Model) -> str:
 def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
     if evaluation is None:
         return "Not measured here: `bigmc evaluate` measures a model on rows it was not trained on.\n"
-    figures = [(key, _figure(value)) for key, value in evaluation.items() if isinstance(value, int | float)]
-    return _table(("figure", "value"), figures)
+    numbers = {key: value for key, value in evaluation.items() if isinstance(value, int | float)}
+    own = numbers.pop("trained_on_these_rows", False)
+    note = "\nThe model was trained on these rows: the figures say nothing of new ones.\n" if own else ""
+    return _table(("figure", "value"), [(key, _figure(value)) for key, value in numbers.items()]) + note
 
 
 def _example(model: Model) -> str:

@@ -43,6 +43,7 @@ class Evaluation(ByLabel):
     log_loss: NotRequired[float | None]
     brier: NotRequired[float]
     calibration_error: NotRequired[float]
+    trained_on_these_rows: NotRequired[bool]
 
 
 class FeatureName(TypedDict):

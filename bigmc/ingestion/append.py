@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from bigmc.ingestion.prepare import job_of
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.sources.source import Source
 from bigmc.options.ingest import IngestKeywords, IngestOptions
+from bigmc.options.raw import RawOptions
 from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
@@ -32,6 +33,9 @@ from bigmc.store.weighting import Weighting
 
 _OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
 """Fields in which the recipe of an append may differ from that of the dataset."""
+
+_OF_READING = {option.name for option in fields(RawOptions)}
+"""Options that only say how files are read."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,23 @@ class Append:
 
     def _make_job(self, before: Dataset) -> Job | None:
         manifests = [ingest.manifest for ingest in before.ingests]
+        listed = self._listed()
+        sources = self._new_sources(listed, manifests)
+        if sources:
+            return self._checked_job(sources, manifests, before)
+        if self.asked.keys() - _OF_READING:  # other options are refused even with nothing to append
+            self._checked_job(listed[:1], manifests, before)
+        return None
+
+    def _checked_job(self, sources: list[Source], manifests: list[Manifest], before: Dataset) -> Job:
+        """Return the job that appends sources.
+
+        Raises
+        ------
+        DataError
+            If the sources are of another kind, or an option differs from the dataset's.
+        """
         options, stored = options_of(manifests[0], self.to)
-        sources = self._new_sources(manifests)
-        if not sources:
-            return None
         if (sources[0].format in MATRICES) != (not stored.columns):
             raise DataError(
                 f"{sources[0].path} is {sources[0].format} data, but {self.to} was made from "
@@ -136,7 +153,12 @@ class Append:
         zero_based = None if stored.first_index is None else stored.first_index == 0
         return replace(job, recipe=recipe, hints=replace(job.hints, zero_based=zero_based), before=before)
 
-    def _new_sources(self, manifests: list[Manifest]) -> list[Source]:
+    def _listed(self) -> list[Source]:
+        """Return all given sources."""
+        label, files = self.asked.get("label"), IngestOptions().but(self.asked)
+        return expand_sources(self.source, files, None if isinstance(label, str) else label)
+
+    def _new_sources(self, sources: Sequence[Source], manifests: list[Manifest]) -> list[Source]:
         """Return the sources that the dataset does not have.
 
         Raises
@@ -144,8 +166,6 @@ class Append:
         DataError
             If a file was ingested and has changed since.
         """
-        label, files = self.asked.get("label"), IngestOptions().but(self.asked)
-        sources = expand_sources(self.source, files, None if isinstance(label, str) else label)
         known = [source for manifest in manifests for source in manifest.provenance["recipe"]["sources"]]
         ingested = {source["path"] for source in known if "changed" in source}
         known = [_fingerprint(source) for source in known]

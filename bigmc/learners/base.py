@@ -163,6 +163,7 @@ class Learner(ABC):
                     "n_features": dataset.n_features,
                     "weighting": dataset.weighting,
                     "feature_spec": dataset.features,
+                    "label_source": dataset.label_source,
                     "params": self.recorded(),
                 },
             ),

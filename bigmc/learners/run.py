@@ -13,6 +13,7 @@ from bigmc.engine import Resources
 from bigmc.model import Model
 from bigmc.solvers import Checkpoint
 from bigmc.solvers.loop import RunContext
+from bigmc.store.label_source import LabelSource
 from bigmc.store.weighting import Weighting
 
 
@@ -27,6 +28,7 @@ class Record(TypedDict):
     n_features: int
     weighting: Weighting
     feature_spec: dict[str, Any]
+    label_source: LabelSource | None
     params: dict[str, Any]
 
 

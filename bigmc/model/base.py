@@ -24,6 +24,7 @@ from bigmc.model.linear_scoring import SCRATCH, Scorer
 from bigmc.model.outline import ModelOutline
 from bigmc.model.plain import as_json, label_array
 from bigmc.model.sized import Sized
+from bigmc.store.label_source import LabelSource
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.label_sets import set_column
 from bigmc.store.weighting import Weighting
@@ -71,6 +72,8 @@ class Model(Sized):
     names : pyarrow.Table or None
         Known names of used features: ``bucket``, ``name``, ``sign`` and ``count``; at most
         `bigmc.model.feature_names.NAMES_PER_FEATURE` of each feature.
+    label_source : LabelSource or None
+        The column of the training data that had the labels; None for arrays and models of older versions.
     label_threshold : float, tuple of float, or None
         For label sets: the score above which a class is a label; a tuple has one for each class.
     calibration : Calibration or None
@@ -101,6 +104,7 @@ class Model(Sized):
     n_passes: float = 0
     history: Sequence[Mapping[str, Any]] = ()
     names: pa.Table | None = None
+    label_source: LabelSource | None = None
     label_threshold: float | tuple[float, ...] | None = None
     calibration: Calibration | None = None
 
@@ -279,6 +283,7 @@ class Model(Sized):
             self.takes_missing,
             self.nbytes,
             self.kept_bytes,
+            self.label_source,
         )
 
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
@@ -310,6 +315,7 @@ class Model(Sized):
             "classes": self.classes.tolist(),
             "weighting": weighting_name(self.weighting),
             "features": dict(self.feature_spec),
+            "label": None if self.label_source is None else self.label_source.column,
             "params": dict(self.params),
             "objective": as_json(self.objective),
             "certificate": as_json(self.certificate),
@@ -342,6 +348,8 @@ class Model(Sized):
             "n_passes": self.n_passes,
             "history": self.history,
         }
+        if self.label_source is not None:
+            header["label_source"] = self.label_source.to_dict()
         if self.label_threshold is not None:
             header["label_threshold"] = self.label_threshold
         if self.calibration is not None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bigmc.store.label_source import LabelSource
+
 
 @dataclass(frozen=True)
 class ModelOutline:
@@ -22,3 +24,4 @@ class ModelOutline:
     takes_missing: bool
     nbytes: int
     kept_bytes: int
+    label_source: LabelSource | None = None

@@ -25,6 +25,7 @@ from bigmc.model.outline import ModelOutline
 from bigmc.model.summed import KIND, SumModel, part_prefix
 from bigmc.store.files.npy import ArraySize
 from bigmc.store.files.untrusted import check_types, check_whole
+from bigmc.store.label_source import LabelSource
 from bigmc.store.weighting import Weighting
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ def _model_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
         n_passes=header["n_passes"],
         history=header["history"],
         names=names_from_arrays(arrays),
+        label_source=LabelSource.from_dict(header.get("label_source")),
         label_threshold=_threshold(header.get("label_threshold")),
         calibration=Calibration.from_dict(header.get("calibration")),
         **sum_of,
@@ -112,6 +114,7 @@ def outline_of_file(path: str | os.PathLike[str]) -> ModelOutline:
             takes_missing=_kind(header).takes_missing,
             nbytes=nbytes,
             kept_bytes=nbytes - unpacked,
+            label_source=LabelSource.from_dict(header.get("label_source")),
         )
 
 

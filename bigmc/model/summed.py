@@ -51,7 +51,7 @@ class SumModel(Model):
             params={"weighting": [part.weighting.name for part in parts]},
             n_iter=sum(part.n_iter for part in parts),
             n_passes=sum(part.n_passes for part in parts),
-            parts=tuple(replace(part, names=None) for part in parts),
+            parts=tuple(replace(part, names=None, label_source=None) for part in parts),
             part_weights=part_weights,
         )
 

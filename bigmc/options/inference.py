@@ -85,8 +85,12 @@ class EvaluateOptions(FileOptions):
     """What `bigmc evaluate` measures, and on which rows; `bigmc.evaluate` describes the options."""
 
     split: str = option("test", "Split of a dataset to evaluate on.")
-    label: str | None = option(None, "Label column of raw files.", metavar="COLUMN")
-    label_separator: str | None = option(None, "Separator between several labels of a row.")
+    label: str | None = option(
+        None, "Label column of raw files; by default that of the training data.", metavar="COLUMN"
+    )
+    label_separator: str | None = option(
+        None, "Separator between several labels of a row; by default that of the training data."
+    )
     per_class: bool = option(False, "Add precision, recall and F1 per class.")
     confusion: bool = option(False, "Add the confusion matrix.")
     propensities: str | None = option(

@@ -18,6 +18,7 @@ from bigmc.store.classes import ClassLabels, StoredLabels
 from bigmc.store.deviations import BLOCK_BYTES, inverse_deviations
 from bigmc.store.files.dtypes import common_dtype
 from bigmc.store.files.layout import SAMPLE_WEIGHT, canonical_json
+from bigmc.store.label_source import LabelSource
 from bigmc.store.results import DatasetInfo
 from bigmc.store.row_norms import row_scale
 from bigmc.store.shards.disk_shard import StoredShard
@@ -254,6 +255,13 @@ class Dataset:
             if recipe.get("weight") is not None:
                 self._sample_weights = row_column(self.shards, self.base, SAMPLE_WEIGHT, np.float64)
         return self._sample_weights
+
+    @property
+    def label_source(self) -> LabelSource | None:
+        """The column of the source data that has the labels; None in memory and for arrays."""
+        recipe = self._stored.ingests[0].manifest.provenance.get("recipe", {}) if self._stored else {}
+        column = recipe.get("label")
+        return None if column is None else LabelSource(column, recipe.get("label_separator"))
 
     @property
     def weight_sum(self) -> float:

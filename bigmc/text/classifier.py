@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import reprlib
 from typing import Any, Self
 
 import numpy as np
@@ -107,8 +108,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If the samples are not texts, or the labels have fewer than two classes.
         """
         check_consistent_length(X, y)
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
+        labels = _labels(y)
         texts = _texts(X)
         with opened(self.engine) as engine:
             memory = resolve_limit(self.memory_limit, engine.process_memory)
@@ -181,15 +181,46 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _texts(X: Any) -> pa.Array:
-    """Return texts as an Arrow array."""
+    """Return texts as an Arrow array.
+
+    Raises
+    ------
+    DataError
+        If this is a single text or a table, or a row is not a text.
+    """
     if isinstance(X, str):
         raise DataError("the samples are a single text", "give a list of texts")
+    if hasattr(X, "columns") or len(getattr(X, "shape", ())) > 1:
+        raise DataError("the samples are a table, not texts", "give one of its columns, such as X['text']")
     if isinstance(X, pa.ChunkedArray):
         return X.combine_chunks()
     if not isinstance(X, pa.Array):
         X = X.tolist() if hasattr(X, "tolist") else list(X)
         try:
             return pa.array(X, pa.string())
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(f"the samples are not all texts ({error})", "give a list of str") from None
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            row = next((i for i, text in enumerate(X) if not isinstance(text, str)), 0)
+            raise DataError(
+                f"row {row} is {reprlib.repr(X[row])}, not a text",
+                "give a list of str, without missing texts",
+            ) from None
     return X
+
+
+def _labels(y: ArrayLike) -> NDArray[Any]:
+    """Return labels as an array; `DataError` if one is missing."""
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    given = y if isinstance(y, list | tuple) else labels  # NumPy turns NaN among texts into the text "nan"
+    for row, label in enumerate(given) if labels.dtype.kind in "OUT" else ():
+        if _is_missing(label):
+            raise DataError(
+                f"row {row}: the label is missing ({label})", "leave the row out, or give its label"
+            )
+    check_classification_targets(labels)
+    return labels
+
+
+def _is_missing(label: object) -> bool:
+    """Return whether a label is None, NaN, or the missing value of pandas."""
+    is_nan = isinstance(label, float) and math.isnan(label)
+    return label is None or is_nan or type(label).__name__ == "NAType"

@@ -228,7 +228,9 @@ class Fit:
         }
         if winner.candidate is not None and winner.candidate.weighting is not None:
             params["weighting"] = winner.candidate.weighting
-        replace(winner.completed(model), params=params, names=names).save(self._target)
+        completed = winner.completed(model)
+        label = self._data.label_source  # which a model of some rows in memory does not know
+        replace(completed, params=params, names=names, label_source=label).save(self._target)
 
     def _result(
         self, model: Model, course: Course, winner: Winner, measured: Measured, rivals: Mapping[str, float]

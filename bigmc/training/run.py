@@ -58,7 +58,8 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
                 names = feature_names(data, trained.used_features, resources.memory_limit // 16)
                 if options.keep_norms:
                     _save_norms(trained, target)
-                replace(trained, params=params, names=names).save(target)
+                label = data.label_source  # which a model of some rows in memory does not know
+                replace(trained, params=params, names=names, label_source=label).save(target)
     disk.try_clear(work)
     model = load_model(target)
     return {

@@ -1,6 +1,7 @@
 """Figures of raw labelled files are those of the same rows as a dataset, and scikit-learn's."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import bigmc
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
+from bigmc.model import load_model
 
 WORDS = {"ham": "hello dear friend meeting", "spam": "win money now cheap", "news": "vote law budget paper"}
 
@@ -105,8 +107,9 @@ def test_labels_that_the_model_does_not_know_are_missed(folder, tmp_path):
 def test_what_cannot_be_measured_is_refused_with_the_cure(folder, tmp_path):
     table = documents(5, 3)
     file = written(table, tmp_path / "rows.csv")
+    of_arrays = replace(load_model(folder / "label.model"), label_source=None)
     with pytest.raises(DataError, match="name it with --label"):
-        api.evaluate(folder / "label.model", file)
+        api.evaluate(of_arrays, file)
     with pytest.raises(DataError, match="'topic'"):
         api.evaluate(folder / "label.model", file, label="topic")
     with pytest.raises(DataError, match="a dataset already has labels"):
@@ -129,6 +132,41 @@ def test_matrices_have_their_labels_beside_them(tmp_path):
     api.train("sparse", data.path, tmp_path / "m", alpha=1e-3)
     found = api.evaluate(tmp_path / "m", tmp_path / "rows.svm")
     assert found == api.evaluate(tmp_path / "m", data, split="train")
+
+
+@pytest.mark.parametrize("label", ["label", "number"])
+def test_the_label_column_is_that_of_the_training_data(folder, tmp_path, label):
+    model, table = folder / f"{label}.model", documents(60, 6)
+    expected = accuracy_score(table[label], bigmc.load_model(model).predict(table["text"].to_pylist()))
+    for rows in (table, table.to_pandas(), written(table, tmp_path / "rows.csv")):
+        assert api.evaluate(model, rows)["accuracy"] == expected
+    assert api.evaluate(bigmc.load_model(model), table)["accuracy"] == expected
+    assert api.info(model)["label"] == label
+    renamed = table.rename_columns(["text", "answer", "code"])
+    with pytest.raises(DataError, match=f"'{label}'"):
+        api.evaluate(model, renamed)
+    assert (
+        api.evaluate(model, renamed, label={"label": "answer", "number": "code"}[label])["accuracy"]
+        == expected
+    )
+
+
+def test_the_separator_is_that_of_the_training_data(tmp_path):
+    rng = np.random.default_rng(2)
+    sets = [sorted({str(c) for c in rng.choice(list(WORDS), rng.integers(1, 3))}) for _ in range(200)]
+    texts = [" ".join(WORDS[c] for c in labels) + " and" for labels in sets]
+    lists = pa.table({"text": texts, "topics": sets})
+    joined = written(
+        lists.set_column(1, "topics", [["|".join(labels) for labels in sets]]), tmp_path / "rows.csv"
+    )
+    bigmc.ingest(joined, to=tmp_path / "d", text="text", label="topics", label_separator="|", hash_bits=8)
+    api.train("sparse", tmp_path / "d", tmp_path / "m", alpha=1e-3, loss="multilabel_ranking")
+    predicted = bigmc.load_model(tmp_path / "m").predict(texts)
+    right = [
+        set(np.array(sorted(WORDS))[row == 1]) == set(own) for row, own in zip(predicted, sets, strict=True)
+    ]
+    for rows in (joined, lists):  # lists need no separator
+        assert api.evaluate(tmp_path / "m", rows)["accuracy"] == np.mean(right)
 
 
 @pytest.mark.parametrize("separator", [None, "|"])

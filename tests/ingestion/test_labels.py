@@ -70,6 +70,11 @@ def test_labels_that_cannot_be_classes(parts, reason):
         merge_classes(parts, LabelTypes.GIVEN)
 
 
+def test_bad_rows_that_may_have_had_the_other_classes_are_counted():
+    with pytest.raises(DataError, match="only the class 'a'; 1,200 bad rows were set aside"):
+        merge_classes([["a"]], LabelTypes.GIVEN, 1200)
+
+
 @pytest.mark.parametrize(
     "labels", [pa.array([{"a": 1}]), pa.array([[[1]], []]), pa.array([2**64 - 1], pa.uint64())]
 )

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import lzma
 import os
 from pathlib import Path
 
@@ -213,6 +214,14 @@ def test_empty_files_and_headers_without_rows(tmp_path):
         assert everything(path) == ([], [])
     path.write_bytes("a,b\n1,2\n".encode("utf-16"))
     with pytest.raises(DataError, match="UTF-16; give --encoding utf-16"):
+        everything(path)
+
+
+@pytest.mark.parametrize(("compress", "ending"), [(gzip.compress, ".gz"), (lzma.compress, ".xz")])
+def test_compressed_files_that_are_not_called_so(compress, ending, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(compress(b"a,b\n1,2\n"))
+    with pytest.raises(DataError, match=rf"compressed with .*let its name end with \{ending}"):
         everything(path)
 
 

@@ -85,6 +85,7 @@ WRONG = {
     "certificate": [None, [], {"gap": "x"}, {"gap": None}],
     "weighting": [None, {}, {"l2": 1}],
     "objective": [None, "x", []],
+    "label_source": ["x", {}, {"column": 3, "separator": None}, {"column": "y", "separator": 1}],
     "label_threshold": ["x", []],
     "kind": [None, 7, [], "other"],
 }

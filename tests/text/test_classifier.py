@@ -1,6 +1,9 @@
 """The classifier of texts as a scikit-learn estimator."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
@@ -46,8 +49,25 @@ def test_cross_validation_and_clones():
 def test_what_is_no_text_is_refused(fitted):
     with pytest.raises(DataError, match="a single text"):
         fitted.predict("wing")
-    with pytest.raises(DataError, match="not all texts"):
-        fitted.predict([1, 2])
+    with pytest.raises(DataError, match="row 1 is 2, not a text"):
+        fitted.predict(["wing", 2])
+    with pytest.raises(DataError, match="row 1 is nan, not a text"):
+        fitted.predict(pd.Series(["wing", np.nan]))
+    frame = pd.DataFrame({"text": ["wing", "sea"], "other": ["a", "b"]})
+    for table in (frame, frame[["text"]], pl.DataFrame(frame), pa.table(frame), frame.to_numpy()):
+        with pytest.raises(DataError, match="a table, not texts; give one of its columns"):
+            fitted.predict(table)
+    texts = [frame["text"], pl.Series(frame["text"]), pa.table(frame)["text"], frame["text"].to_numpy()]
+    assert [fitted.predict(column).tolist() for column in texts] == [["bird", "fish"]] * 4
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_missing_labels_are_refused_with_their_row(missing):
+    texts, labels = documents(20)
+    given = [*labels[:19], missing]
+    for y in (given, pd.Series(given), np.array(given, object)):
+        with pytest.raises(DataError, match="row 19: the label is missing"):
+            TextClassifier(analyzer="word").fit(texts, y)
 
 
 def test_features_are_as_few_as_asked_for_and_chosen_by_their_weights():

@@ -9,6 +9,7 @@ from scipy.stats import binomtest
 from sklearn.datasets import load_digits
 
 import bigmc
+from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
@@ -66,6 +67,23 @@ def test_the_chosen_settings_are_the_best_trial(fitted):
     se = np.sqrt(0.25 / result["n_held_out"])
     assert chosen[0]["quality"] >= max(t["quality"] for t in result["trials"]) - se
     assert len({t["settings"] for t in result["trials"]}) == len(result["trials"]) > 5
+
+
+def test_figures_of_rows_of_the_last_training_are_marked(fitted, tmp_path):
+    """Its test rows are honest for the model that `fit` measured, not for the one of all rows."""
+    _, folder, table = fitted
+    model, data = folder / "m", folder / "m.dataset"
+    assert all(
+        bigmc.evaluate(model, data, split=split)["trained_on_these_rows"] for split in ("train", "test")
+    )
+    assert "trained_on_these_rows" not in bigmc.evaluate(model, table)
+    bigmc.report(model, tmp_path / "r.html", dataset=data)
+    assert "the samples the model was trained on" in (tmp_path / "r.html").read_text()
+    api.export(model, tmp_path / "card.md", dataset=data)
+    assert "The model was trained on these rows" in (tmp_path / "card.md").read_text()
+    bigmc.train("sparse", data, tmp_path / "m", tol=1e-1)
+    assert "trained_on_these_rows" not in bigmc.evaluate(tmp_path / "m", data)
+    assert bigmc.evaluate(tmp_path / "m", data, split="train")["trained_on_these_rows"]
 
 
 def test_words_are_kept_and_the_dataset_can_be_evaluated(fitted):

@@ -165,7 +165,7 @@ class LabelTypes(Enum):
     GUESSED = "guessed"
 
 
-def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[object]:
+def merge_classes(parts: Iterable[list[object]], written: LabelTypes, n_set_aside: int = 0) -> list[object]:
     """Return the sorted classes of a dataset from the labels of its parts.
 
     Parameters
@@ -174,6 +174,8 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[ob
         Labels of each part.
     written : LabelTypes
         In a text format, labels become integers if all are spelled exactly like integers.
+    n_set_aside : int, default=0
+        Bad rows whose labels are not among them, for the error.
 
     Raises
     ------
@@ -191,7 +193,11 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes) -> list[ob
             )
     if len(labels) < 2:
         seen = f"only the class {next(iter(labels))!r}" if labels else "no class at all"
-        raise DataError(f"the data has {seen}", "a classifier needs rows of at least two classes")
+        cure = "a classifier needs rows of at least two classes"
+        if n_set_aside:
+            seen += f"; {n_set_aside:,} bad rows were set aside"
+            cure += "; leave out --on-bad-row quarantine to see what is wrong with the first"
+        raise DataError(f"the data has {seen}", cure)
     if written is LabelTypes.GUESSED and all(_is_integer_text(value) for value in labels):
         labels = {int(value) for value in labels}  # type: ignore[call-overload]
     if written is LabelTypes.GUESSED and all(

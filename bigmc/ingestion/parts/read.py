@@ -85,7 +85,7 @@ def read(
     source = sources[part.source] if sources is not None else None
     local = part
     if part.format in FILE_FORMATS:
-        if base is not None:
+        if base is not None and base != os.getcwd():
             local = replace(part, path=_absolute(part.path, base))
             source = source and replace(source, path=_absolute(source.path, base))
         _check_unchanged(local)

@@ -246,17 +246,28 @@ def _chunks(
         offset += used
 
 
+_COMPRESSED = {
+    "gzip": (b"\x1f\x8b\x08", ".gz"),
+    "xz": (b"\xfd7zXZ\x00", ".xz"),
+    "zstd": (b"\x28\xb5\x2f\xfd", ".zst"),
+}
+"""First bytes of compressed files, and the ending of their names."""
+
+
 def _pass_mark(buffer: NDArray[np.uint8], size: int, path: str) -> int:
     """Skip the byte order mark of a text, if any; return its bytes.
 
     Raises
     ------
     DataError
-        If the mark is that of UTF-16.
+        If the mark is that of UTF-16, or of a compressed file without the ending of one.
     """
     head = buffer[:3].tobytes()
     if size >= 2 and head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise DataError(f"{path}: the file is UTF-16", "give --encoding utf-16")
+    for name, (magic, ending) in _COMPRESSED.items():
+        if buffer[: min(size, len(magic))].tobytes() == magic:
+            raise DataError(f"{path}: the file is compressed with {name}", f"let its name end with {ending}")
     if size < 3 or head != codecs.BOM_UTF8:
         return 0
     buffer[: size - 3] = buffer[3:size].copy()

@@ -119,7 +119,7 @@ class Publication:
             has = "a set of labels" if self.before.has_sets else "one label"
             raise DataError(f"rows of the dataset have {has}", "append rows of the same kind")
         if self.before is None:
-            return merge_classes(labels, types)
+            return merge_classes(labels, types, sum(receipt.rows_quarantined for receipt in receipts))
         return extend_classes(self.before.classes.tolist(), labels, types)
 
     def _place_shards(
