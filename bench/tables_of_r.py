@@ -48,6 +48,15 @@ OF_DEBIAN = ("modeldata", "cardata", "ggplot2")
 SEED = 7
 
 
+def unpacked(content: bytes) -> bytes:
+    """Return the bytes of a file of R, which may be compressed."""
+    if content[:3] == b"BZh":
+        return bz2.decompress(content)
+    if content[:2] == b"\x1f\x8b":
+        return gzip.decompress(content)
+    return lzma.decompress(content) if content[:6] == b"\xfd7zXZ\0" else content
+
+
 def _unpacked(content: bytes) -> bytes:
     """Return a member of R's database of lazily loaded objects: its size, maybe a letter, and the rest."""
     if content[4:5] == b"Z":
@@ -56,7 +65,8 @@ def _unpacked(content: bytes) -> bytes:
     return bz2.decompress(content[5:]) if content[4:5] == b"2" else zlib.decompress(content[4:])
 
 
-def _converted(content: bytes) -> Any:
+def converted(content: bytes) -> Any:
+    """Return what R wrote: by name, if it is a file of several objects."""
     import rdata
 
     with warnings.catch_warnings():
@@ -80,10 +90,10 @@ def _debian_table(package: str, name: str) -> pd.DataFrame:
         [archive] = Path(scratch).glob("*.deb")
         subprocess.run(["dpkg-deb", "-x", str(archive), scratch], check=True)
         [index] = Path(scratch).rglob("data/Rdata.rdx")
-        places = _converted(gzip.decompress(index.read_bytes()))["variables"]
+        places = converted(gzip.decompress(index.read_bytes()))["variables"]
         start, size = map(int, places[name])
         content = index.with_suffix(".rdb").read_bytes()[start : start + size]
-    found: pd.DataFrame = _converted(_unpacked(content))
+    found: pd.DataFrame = converted(_unpacked(content))
     return found
 
 

@@ -20,6 +20,7 @@ from bigmc.model import BoostedModel, Model
 from bigmc.options.learners import BoostOptions
 from bigmc.solvers.boosting import is_sparse, keeps_codes
 from bigmc.solvers.checkpoint import MemoryCheckpoint
+from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.search import Search
@@ -86,14 +87,16 @@ class Boosting:
 def is_for_boosting(dataset: Dataset, memory: int) -> bool:
     """Return whether to try boosting on a dataset, given the bytes for training.
 
-    With hashed features, only if the columns' codes fit into memory: a pass over them for every
-    level of every tree would take hours.
+    With hashed features, only if the codes of the frequent ones fit into memory: a pass over them for
+    every level of every tree would take hours.
     """
     if dataset.has_sets:
         return False
     if is_table(dataset):
         return True
-    return is_mixed(dataset) and keeps_codes(dataset, memory, max(DEPTHS), BoostOptions().tol)
+    if not is_mixed(dataset):
+        return False
+    return keeps_codes(frequent_columns(dataset, MIN_FREQUENCY), memory, max(DEPTHS), BoostOptions().tol)
 
 
 def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:

@@ -225,11 +225,7 @@ def _of_chunks(plan: ChunkPlan) -> list[Any]:
 def _boosted_plans(data: Any, limit: int) -> list[Any]:
     kinds = ((1, CutKind.STUMP), (4, CutKind.STUMP), (1, CutKind.RAY))
     return [
-        _answer(
-            lambda d=depth, k=kind: boosting_plan(
-                data, limit=limit, tol=1e-3, depth=d, cut_kind=k, n_columns=data.n_features
-            )
-        )
+        _answer(lambda d=depth, k=kind: boosting_plan(data, limit=limit, tol=1e-3, depth=d, cut_kind=k))
         for depth, kind in kinds
     ]
 

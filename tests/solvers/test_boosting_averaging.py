@@ -149,6 +149,32 @@ def test_trees_ask_frequent_features_alone(column_share):
         np.testing.assert_array_equal(found.stages.weights, only.stages.weights)
 
 
+@pytest.mark.parametrize("block_bytes", [None, 4_000])
+def test_trees_of_frequent_features_are_those_of_a_matrix_of_them_alone(block_bytes):
+    """Features 0, 2, 4 … of 24 are rare; codes are kept, or blocks of three columns are streamed."""
+    generator = np.random.default_rng(5)
+    share = np.where(np.arange(24) % 2, 0.5, 0.05)
+    X = generator.integers(1, 9, (300, 24)) * (generator.random((300, 24)) < share)
+    y = (X[:, 1] > X[:, 3]).astype(int) + (X[:, 21] > 5)
+    options = {"C": 1e3, "max_depth": 3, "pool": 3, "n_rounds": 4}
+    found, only = (
+        boosting.solve(
+            Dataset.from_arrays(scipy.sparse.csr_array(matrix), y, shard_rows=128),
+            BoostingOptions(**options, min_frequency=least),
+            LIMIT,
+            RunContext(ThreadEngine(2)),
+            block_bytes=block_bytes,
+        )
+        for matrix, least in ((X, 0.25), (X[:, 1::2], 0.0))
+    )
+    features, numbers = found.stages.learners.feature, only.stages.learners.feature
+    assert (numbers >= 0).any()
+    np.testing.assert_array_equal(features, np.where(numbers >= 0, 2 * numbers + 1, numbers))
+    np.testing.assert_array_equal(found.thresholds, only.thresholds)
+    np.testing.assert_array_equal(found.stages.weights, only.stages.weights)
+    assert found.bytes_read == only.bytes_read  # nothing of other columns
+
+
 @pytest.mark.parametrize("given", [{"min_frequency": 1.0}, {"min_frequency": -0.1}])
 def test_shares_of_rows_that_cannot_be_are_refused(dataset, given):
     with pytest.raises(BigmcError, match=r"min_frequency is .* give a number from 0"):

@@ -87,7 +87,7 @@ HOW = ((1, CutKind.STUMP), (4, CutKind.STUMP), (1, CutKind.RAY))
     ids=str,
 )
 def test_boosting_names_the_least_limit(shape, depth, cut_kind):
-    how = {"tol": 1e-3, "depth": depth, "cut_kind": cut_kind, "n_columns": shape.n_features}
+    how = {"tol": 1e-3, "depth": depth, "cut_kind": cut_kind}
     check(lambda limit: boosting.plan_memory(shape, limit=limit, **how))
 
 

@@ -76,8 +76,13 @@ def dataset(tmp_path_factory):
 @pytest.mark.parametrize("blocks", [None, 3000])
 @pytest.mark.parametrize(
     "options",
-    [{"max_depth": 1}, {"max_depth": 1, "family": "ray"}, {"max_depth": 3, "pool": 6}],
-    ids=["stumps", "rays", "trees"],
+    [
+        {"max_depth": 1},
+        {"max_depth": 1, "family": "ray"},
+        {"max_depth": 3, "pool": 6},
+        {"max_depth": 3, "pool": 6, "min_frequency": 0.6},
+    ],
+    ids=["stumps", "rays", "trees", "trees of frequent columns"],
 )
 def test_boosting(dataset, options, blocks, tmp_path):
     asked = boosting.BoostingOptions(C=1e3, n_rounds=4, tol=1e-9, **options)

@@ -192,13 +192,18 @@ def test_the_larger_the_data_the_rarer_what_trees_ask(features, n_rows, expected
     assert boosting._least_frequency(data) == pytest.approx(expected)
 
 
-def test_beside_texts_boosting_is_tried_where_all_codes_stay_in_memory(tmp_path):
+def test_beside_texts_boosting_is_tried_where_codes_of_frequent_words_stay_in_memory(tmp_path):
     text = [f"word{i % 7} {i}" for i in range(200)]
     frame = pd.DataFrame({"text": text, "size": np.arange(200.0), "label": np.arange(200) % 2})
     asked = {"label": "label", "dense": "size", "split": {"all": 1.0}}
     mixed = bigmc.ingest(frame, to=tmp_path / "mixed", text="text", **asked)["all"]
     assert boosting.is_for_boosting(mixed, 10**9)
-    assert not boosting.is_for_boosting(mixed, 60 * 10**6)
+    assert boosting.is_for_boosting(mixed, 60 * 10**6)  # of 2^18 features, seven words are frequent
+    assert not boosting.is_for_boosting(mixed, 30 * 10**6)
+    everywhere = bigmc.ingest(
+        frame.assign(text=" ".join(f"w{i}" for i in range(50_000))), to=tmp_path / "all", text="text", **asked
+    )["all"]
+    assert not boosting.is_for_boosting(everywhere, 60 * 10**6)
     table = bigmc.ingest(frame, to=tmp_path / "table", **asked)["all"]
     assert boosting.is_for_boosting(table, 60 * 10**6)
     texts = bigmc.ingest(frame, to=tmp_path / "texts", label="label", text="text", split={"all": 1.0})["all"]

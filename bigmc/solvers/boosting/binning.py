@@ -12,7 +12,7 @@ from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import CutColumns, Edges, Entries, Values
 from bigmc.kernels.boosting.bins import encode, find_edges, pack_edges, zero_codes
 from bigmc.store.block import Block, Residency, read_block, stream_blocks
-from bigmc.store.dataset import Dataset
+from bigmc.store.chosen_columns import AnyColumns, ChosenColumns
 
 #: Parts of a block for the workers, independent of their number.
 _PARTS = 16
@@ -42,7 +42,10 @@ class Bins:
 
 @dataclass(frozen=True)
 class CodedBlock:
-    """A block whose values are codes; `rows` and `indptr` are those of `bigmc.store.block.Block`."""
+    """A block whose values are codes; `rows` and `indptr` are those of `bigmc.store.block.Block`.
+
+    `numbers` has the feature of every column, unless these are ``lo`` to ``hi``.
+    """
 
     lo: int
     hi: int
@@ -51,6 +54,11 @@ class CodedBlock:
     codes: NDArray[np.uint8]
     base: NDArray[np.int64]
     bins: Bins
+    numbers: NDArray[np.int64] | None = None
+
+    def features_of(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the features of some columns."""
+        return self.lo + columns if self.numbers is None else self.numbers[columns]
 
     @property
     def entries(self) -> Entries:
@@ -68,12 +76,13 @@ class BinnedSource:
 
     Columns have at most `max_bins` bins, besides missing values, whose edges come from the samples in
     `counted`. `blocks` says where codes are kept between two passes. `bytes_read` counts the
-    decoded bytes of the shards so far.
+    decoded bytes of the shards so far. Of `ChosenColumns`, ranges and blocks have their columns, and features
+    are those of the dataset.
     """
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: AnyColumns,
         ranges: Sequence[tuple[int, int]],
         blocks: Residency,
         max_bins: int,
@@ -84,6 +93,7 @@ class BinnedSource:
         self.ranges = list(ranges)
         self.keeps = blocks is Residency.MEMORY
         self.bytes_read = 0
+        self._chosen = dataset.chosen if isinstance(dataset, ChosenColumns) else None
         self._limit = max_bins - 1
         self._counted = counted
         self._engine = engine
@@ -103,12 +113,23 @@ class BinnedSource:
         for number, block in enumerate(stream_blocks(self.dataset, self.ranges)):
             yield self._coded(number, block)
 
+    @property
+    def n_features(self) -> int:
+        """Features of the dataset up to the last one that is read."""
+        last = max(hi for _, hi in self.ranges)
+        return last if self._chosen is None else int(self._chosen[last - 1]) + 1
+
+    def place_of(self, feature: int) -> int:
+        """Return the place of a feature among the columns."""
+        return feature if self._chosen is None else int(np.searchsorted(self._chosen, feature))
+
     def edges_of(self, feature: int) -> NDArray[np.float64]:
         """Return the edges of a feature whose block has been read."""
-        number = int(np.searchsorted([hi for _, hi in self.ranges], feature, side="right"))
+        place = self.place_of(feature)
+        number = int(np.searchsorted([hi for _, hi in self.ranges], place, side="right"))
         bins = self._bins[number]
         assert bins is not None
-        column = feature - self.ranges[number][0]
+        column = place - self.ranges[number][0]
         return bins.edges[bins.starts[column] : bins.starts[column + 1]]
 
     def _coded(self, number: int, block: Block) -> CodedBlock:
@@ -129,7 +150,8 @@ class BinnedSource:
 
         for _ in self._engine.map(work, parts):
             pass
-        return CodedBlock(block.lo, block.hi, block.indptr, block.indices, codes, block.base, bins)
+        numbers = None if self._chosen is None else self._chosen[block.lo : block.hi]
+        return CodedBlock(block.lo, block.hi, block.indptr, block.indices, codes, block.base, bins, numbers)
 
     def _find(self, block: Block, parts: Sequence[tuple[int, int]]) -> Bins:
         """Find the edges of a block's columns."""

@@ -44,7 +44,7 @@ from bigmc.solvers.boosting.binning import BinnedSource, equal_parts
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.pricing import Best, Place, answers_in, scan_cuts
 from bigmc.store.block import Residency
-from bigmc.store.dataset import Dataset
+from bigmc.store.chosen_columns import AnyColumns
 from bigmc.store.files import disk
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Columns:
     """
 
     folder: str
-    dataset: Dataset
+    dataset: AnyColumns
     ranges: tuple[tuple[int, int], ...]
     blocks: Residency
     max_bins: int
@@ -89,7 +89,9 @@ class Columns:
         return int(np.searchsorted([hi for _, hi in self.ranges], feature, side="right"))
 
 
-def cut_ranges(dataset: Dataset, ranges: Sequence[tuple[int, int]], n_workers: int) -> list[tuple[int, int]]:
+def cut_ranges(
+    dataset: AnyColumns, ranges: Sequence[tuple[int, int]], n_workers: int
+) -> list[tuple[int, int]]:
     """Return the ranges of features cut into parts of about equal work, several for each worker."""
     nnz = dataset.column_nnz()
     pieces = -(-_PARTS_EACH * n_workers // max(len(ranges), 1))
@@ -100,7 +102,7 @@ def cut_ranges(dataset: Dataset, ranges: Sequence[tuple[int, int]], n_workers: i
 
 @contextmanager
 def columns_of(
-    dataset: Dataset,
+    dataset: AnyColumns,
     ranges: Sequence[tuple[int, int]],
     blocks: Residency,
     max_bins: int,

@@ -151,7 +151,7 @@ def _answer_part(
 
 def _edges_part(feature: int, columns: Columns, grower: TreeGrower) -> tuple[None, NDArray[Any]]:
     for block in grower.source.stream():
-        if feature < block.hi:
+        if grower.source.place_of(feature) < block.hi:
             break
     return None, np.array([feature])
 

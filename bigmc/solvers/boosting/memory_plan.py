@@ -14,7 +14,7 @@ from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.boosting.tables import TABLE_BYTES
 from bigmc.store.block import Residency
-from bigmc.store.dataset import Dataset
+from bigmc.store.chosen_columns import AnyColumns
 
 #: Below this relative gap float32 dual weights are too coarse; small ones are float64 anyway.
 _SINGLE_PRECISION_TOL = 1e-5
@@ -94,7 +94,7 @@ class BoostingPlan:
 
     @property
     def n_features(self) -> int:
-        """Columns of the dataset."""
+        """Columns that are read."""
         return self.ranges[-1][1] if self.ranges else 0
 
     @property
@@ -131,23 +131,24 @@ class _Layout:
 
 
 def plan_memory(
-    dataset: Dataset,
+    dataset: AnyColumns,
     *,
     limit: int,
     tol: float,
     depth: int,
     cut_kind: CutKind,
     block_bytes: int | None = None,
-    n_columns: int = 0,
+    left_out: int = 0,
 ) -> BoostingPlan:
     """Divide the memory limit of a run, in bytes, for a relative gap `tol` and learners of a depth.
 
-    Trees may cut `n_columns`, whose codes stay side by side if that takes little of the limit. With
-    `block_bytes`, blocks of at most this size are streamed although everything might fit.
+    The codes of the columns that trees may cut stay side by side if that takes little of the limit. The
+    dataset has `left_out` further features, which are not read. With `block_bytes`, blocks of at most this
+    size are streamed although everything might fit.
     `MemoryLimitError` if the limit cannot work, with every item and the least limit that would.
     """
     dtype = _dual_type(dataset, tol)
-    needs = _needs(dataset, dtype, depth, cut_kind, n_columns)
+    needs = _needs(dataset, dtype, depth, cut_kind, left_out)
     layout = plan_within(limit, lambda n_bytes: _layout(needs, n_bytes, block_bytes))
     return BoostingPlan(
         memory=layout.memory,
@@ -168,7 +169,7 @@ def plan_memory(
     )
 
 
-def keeps_codes(dataset: Dataset, limit: int, depth: int, tol: float) -> bool:
+def keeps_codes(dataset: AnyColumns, limit: int, depth: int, tol: float) -> bool:
     """Return whether a run of trees within a limit reads the data once and keeps the codes of all columns."""
     try:
         return plan_memory(dataset, limit=limit, tol=tol, depth=depth, cut_kind=CutKind.STUMP).keep_blocks
@@ -176,18 +177,18 @@ def keeps_codes(dataset: Dataset, limit: int, depth: int, tol: float) -> bool:
         return False
 
 
-def _dual_type(dataset: Dataset, tol: float) -> np.dtype[Any]:
+def _dual_type(dataset: AnyColumns, tol: float) -> np.dtype[Any]:
     """Return the precision of the dual weights."""
     double = tol < _SINGLE_PRECISION_TOL or dataset.n_samples * _width(dataset) * 8 <= _SMALL_WEIGHTS
     return np.dtype(np.float64 if double else np.float32)
 
 
-def _width(dataset: Dataset) -> int:
+def _width(dataset: AnyColumns) -> int:
     """Return the classes, rounded up to whole vectors."""
     return -(-dataset.n_classes // LANES) * LANES
 
 
-def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind, n_columns: int) -> _Needs:
+def _needs(dataset: AnyColumns, dtype: np.dtype[Any], depth: int, cut_kind: CutKind, left_out: int) -> _Needs:
     n, n_features, n_classes = dataset.n_samples, dataset.n_features, dataset.n_classes
     column_nnz = dataset.column_nnz()
     longest = int(column_nnz.max(initial=0))
@@ -197,7 +198,7 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind
         ("labels and weights", 12 * n),
         ("dual weights", n * (_width(dataset) + 2) * dtype.itemsize),
         ("classes as bits", n_classes * n // 8),
-        ("entries per feature", 8 * n_features),
+        ("entries per feature", 8 * (n_features + left_out)),
         ("edges of the bins", int(np.minimum(column_nnz + 1, MAX_EDGES).sum()) * 8 + 50 * n_features),
         ("workspace", _WORKSPACE),
     ]
@@ -211,7 +212,7 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind
         several = min(n_features, n_classes * _SEVERAL)
         answer = 4 * int(np.partition(column_nnz, -several)[-several:].mean()) + 64
         fixed.append(("the constant learner", 8 * n))
-    held = dataset.nnz * 3 + dataset.n_shards * 8 * (n_features + 1)
+    held = dataset.nnz * 3 + dataset.n_shards * 8 * (n_features + 1) * (3 if left_out else 1)
     return _Needs(
         fixed=tuple(fixed),
         thread=_THREAD + 16 * n_classes * tile_rows(n_classes) + (4 * n if trees else 0),
@@ -223,7 +224,7 @@ def _needs(dataset: Dataset, dtype: np.dtype[Any], depth: int, cut_kind: CutKind
         columns=min(n_features, _BLOCK_COLUMNS),
         n_classes=n_classes,
         grows_trees=trees,
-        tables=n_columns * (2 * n + 64) + 4 * n if trees and n_columns else 0,
+        tables=n_features * (2 * n + 64) + 4 * n if trees else 0,
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
 from bigmc.solvers.loop import Fingerprint
+from bigmc.store.chosen_columns import AnyColumns, frequent_columns
 from bigmc.store.dataset import Dataset
 
 FAMILIES = ("auto", "stump", "ray")
@@ -30,7 +31,7 @@ class CutKind(Enum):
     RAY = "ray"
 
 
-def is_sparse(dataset: Dataset) -> bool:
+def is_sparse(dataset: AnyColumns) -> bool:
     """Return whether so few values are stored that learners of one cut should be rays."""
     return dataset.nnz < _SPARSE * dataset.n_samples * dataset.n_features
 
@@ -128,7 +129,7 @@ class BoostingOptions:
         """Whether learners have more than one level."""
         return self.max_depth > 1
 
-    def cut_kind(self, dataset: Dataset) -> CutKind:
+    def cut_kind(self, dataset: AnyColumns) -> CutKind:
         """Return the kind of learners of one cut on this dataset."""
         ray = self.family == "ray" or (self.family == "auto" and is_sparse(dataset))
         return CutKind.RAY if ray and not self.grows_trees else CutKind.STUMP
@@ -138,6 +139,10 @@ class BoostingOptions:
         if self.min_frequency == 0.0:
             return None
         return dataset.column_nnz() >= self.min_frequency * dataset.n_samples
+
+    def columns_read(self, dataset: Dataset) -> AnyColumns:
+        """Return the columns that learners may use."""
+        return dataset if self.min_frequency == 0.0 else frequent_columns(dataset, self.min_frequency)
 
     def drawn_columns(self, n_features: int, number: int) -> NDArray[np.bool_] | None:
         """Return which columns the trees of a round may use; None for all."""

@@ -99,7 +99,8 @@ class Rounds:
     def _price(self, n_best: int) -> Candidates:
         """Return the best learners of the columns drawn, or of all if those are not worth adding."""
         duals, options = Duals(self._master.u, self._master.r), self._options
-        drawn = options.drawn_columns(self._plan.n_features, len(self.state.stages) - 1)
+        n_features = self._plan.n_features if self._columns is None else len(self._columns)
+        drawn = options.drawn_columns(n_features, len(self.state.stages) - 1)
         candidates = self._oracle.price(duals, n_best, _both(drawn, self._columns))
         self.state.n_passes += self._oracle.n_passes
         if drawn is not None and candidates.sigma <= 1.0 + options.tol:

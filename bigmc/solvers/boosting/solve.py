@@ -34,6 +34,7 @@ from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import RunContext
 from bigmc.store import row_hash
+from bigmc.store.chosen_columns import AnyColumns
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import holdout_keys
 
@@ -85,9 +86,10 @@ def solve(
     if dataset.class_counts().sum() < max(dataset.n_samples, 1):
         raise DataError("some samples have no label", "train on labelled samples only")
     frequent = options.frequent_columns(dataset)
+    columns = options.columns_read(dataset)
     plan = plan_memory(
-        dataset,
-        n_columns=dataset.n_features if frequent is None else int(np.count_nonzero(frequent)),
+        columns,
+        left_out=dataset.n_features - columns.n_features,
         limit=memory_limit,
         tol=options.tol,
         depth=options.max_depth,
@@ -95,7 +97,7 @@ def solve(
         block_bytes=block_bytes,
     )
     labels, weight = _labels_and_weights(dataset, options, sample_weight)
-    run = _Run(dataset, options, plan, labels, weight, context)
+    run = _Run(columns, options, plan, labels, weight, context)
     master = Master(
         run.responses, dataset.n_classes, weight, options.C, plan.dtype, options.seed, options.learning_rate
     )
@@ -165,7 +167,7 @@ class _Run:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: AnyColumns,
         options: BoostingOptions,
         plan: BoostingPlan,
         labels: NDArray[np.int32],

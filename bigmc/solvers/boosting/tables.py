@@ -106,7 +106,7 @@ class CodeTables:
         for block in self._source.stream():
             bins, own, entries = block.bins, block.bins.columns, block.bins.n_entries
             if columns is not None:
-                own = own[columns[block.lo + own]]
+                own = own[columns[block.features_of(own)]]
             saved = self._n - 2 * entries[own]  # additions for all samples, taking each from a list for two
             listed = (saved > 0) & (saved.clip(0).sum() >= _WORTH_LISTS)
             most = min(max(1, TABLE_BYTES // (2 * self._n)), _SIDE_BY_SIDE)
@@ -155,7 +155,7 @@ class CodeTables:
             entries=block.entries,
             numbers=columns,
             zero=bins.zero[columns],
-            features=block.lo + columns,
+            features=block.features_of(columns),
             n_edges=bins.n_edges[columns],
             missing=bins.missing[columns],
             firsts=(np.cumsum(n_bins) - n_bins).astype(np.uint64),

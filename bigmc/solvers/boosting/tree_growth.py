@@ -129,7 +129,7 @@ class TreeGrower(OnColumns):
 
     def _asked(self, features: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which columns are among these, shape (n_features,)."""
-        asked = np.zeros(max(hi for _, hi in self.source.ranges), np.bool_)
+        asked = np.zeros(self.source.n_features, np.bool_)
         asked[features[features != NOWHERE]] = True
         return asked
 
