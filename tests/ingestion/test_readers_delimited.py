@@ -217,6 +217,17 @@ def test_empty_files_and_headers_without_rows(tmp_path):
         everything(path)
 
 
+def test_columns_without_a_name_are_passed_over(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,,b,,\n1,x,2,y,z\n3,,4,,\n")
+    source = expand_sources(str(path))
+    request = ReadRequest(columns=("b", "a"))
+    rows = [row for part in scan(source) for batch in read(part, request) for row in batch.table.to_pylist()]
+    assert rows == [{"b": "2", "a": "1"}, {"b": "4", "a": "3"}]
+    with pytest.raises(DataError, match="3 columns have the name ''"):
+        everything(path)
+
+
 @pytest.mark.parametrize(("compress", "ending"), [(gzip.compress, ".gz"), (lzma.compress, ".xz")])
 def test_compressed_files_that_are_not_called_so(compress, ending, tmp_path):
     path = tmp_path / "t.csv"

@@ -155,6 +155,15 @@ def test_a_pandas_column_of_several_types_is_named():
         expand_sources(frame)
 
 
+def test_frames_with_a_name_twice_are_refused():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([["a", "b", "x"]], columns=["text", "text", "label"])
+    with pytest.raises(
+        DataError, match="several columns have the name 'text'; give every column its own name"
+    ):
+        expand_sources(frame)
+
+
 def test_a_parquet_file_of_many_columns_is_read_a_few_columns_at_a_time(tmp_path):
     rng = np.random.default_rng(0)
     table = pa.table(

@@ -95,7 +95,8 @@ class DelimitedFormat(TextFormat):
                 f"{chunk.path}:{chunk.lines[0]}: the header cannot be read ({error})",
                 "look for a quote that is never closed",
             ) from error
-        check_columns(chunk.path, [name for name in names if names.count(name) > 1][:1], names)
+        repeated = [name for name in names if name and names.count(name) > 1]  # sheets end in empty names
+        check_columns(chunk.path, repeated[:1], names)
         return names
 
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:

@@ -57,6 +57,11 @@ def _table_of_pandas(frame: Any, name: str) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        repeated = frame.columns[frame.columns.duplicated()]
+        if len(repeated):
+            raise DataError(
+                f"{name}: several columns have the name {repeated[0]!r}", "give every column its own name"
+            ) from None
         for column in frame.columns:
             try:
                 pa.Array.from_pandas(frame[column])
