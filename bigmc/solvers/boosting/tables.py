@@ -61,7 +61,7 @@ class CodeTables:
         self._memory = np.empty(0, np.uint8)
         self._chosen: Columns = None
         self._kept: list[Table] | None = None
-        self._held: list[_Group] | None = None
+        self._sizes: tuple[int, int] | None = None
 
     def choose(self, columns: Columns) -> None:
         """Set the columns of the next passes, bool of shape (n_features,): None for all."""
@@ -69,7 +69,7 @@ class CodeTables:
             columns is not None and self._chosen is not None and np.array_equal(columns, self._chosen)
         )
         if not same:
-            self._chosen, self._kept, self._held = columns, None, None
+            self._chosen, self._kept, self._sizes = columns, None, None
 
     def __iter__(self) -> Iterator[Table]:
         """Yield the tables of the chosen columns."""
@@ -85,21 +85,21 @@ class CodeTables:
     @property
     def _fits(self) -> bool:
         """Whether the tables of the chosen columns may be kept."""
-        if not self._source.keeps:
-            return False
-        return sum(map(self._bytes, self._chosen_groups)) <= self._kept_bytes
+        return self._source.keeps and self._size[0] <= self._kept_bytes
 
     @property
     def n_cells(self) -> int:
-        """Cells of a histogram of the chosen columns; the source keeps its codes."""
-        return sum(int(group.cells.sum()) for group in self._chosen_groups)
+        """Cells of a histogram of the chosen columns, if the source keeps its codes."""
+        return self._size[1]
 
     @property
-    def _chosen_groups(self) -> list[_Group]:
-        """The chosen columns of every table, of a source that keeps its codes."""
-        if self._held is None:
-            self._held = list(self._groups(self._chosen))
-        return self._held
+    def _size(self) -> tuple[int, int]:
+        """Bytes of all tables, and cells of a histogram, of the chosen columns: computed once for them."""
+        if self._sizes is None:
+            groups = list(self._groups(self._chosen))
+            n_bytes = sum(self._bytes(group) for group in groups)
+            self._sizes = n_bytes, sum(int(group.cells.sum()) for group in groups)
+        return self._sizes
 
     def _groups(self, columns: Columns) -> Iterator[_Group]:
         """Yield the columns of every table."""
