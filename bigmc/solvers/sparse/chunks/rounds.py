@@ -238,7 +238,7 @@ class ChunkRounds:
                 state.layers = [*state.layers, certified.written]
             # what was written on the way is named by estimates, or did not fit: the rest decides the bound
             known = self._columns.known_after(certified)
-            missing = self._columns.missing(state, known, certified.written)
+            missing = self._columns.missing(state, known, self._columns.waited_for(certified))
             if missing or (further is None and not self._columns.complete(state)):
                 state.layers = self._columns.choose(state, union(known, before))
                 self._write()
