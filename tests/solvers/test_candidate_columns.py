@@ -1,5 +1,7 @@
 """Candidates that turn out to be of no use, and columns that are written anew without them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -189,3 +191,7 @@ def test_what_is_missing_waits_where_what_was_just_written_violates_more():
     assert columns.missing(state, known, written)
     state.norms[[40, 41]] = 1.55 * alpha
     assert not columns.missing(state, known, written)
+    # of two classes all gradients are known: none waits
+    for signed in (False, True):
+        certified = SimpleNamespace(written=written, sums=SimpleNamespace(signed=signed))
+        assert columns.missing(state, known, columns.waited_for(certified)) == signed

@@ -15,6 +15,7 @@ from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms, RowsOf
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import State
@@ -211,7 +212,15 @@ class CandidateColumns:
         """
         if certified.sums.signed:
             return np.flatnonzero(certified.sums.norms > np.float32(_CANDIDATE * self._task.alpha))
-        return np.union1d(certified.chosen, certified.measured.doubted)
+        return union(certified.chosen, certified.measured.doubted)
+
+    def waited_for(self, certified: Certified) -> NDArray[np.int64]:
+        """Return the features written by a pass that others may wait for, see `missing`.
+
+        None where norms have signs: all others are known then, and the bound of the next pass would go by
+        them. On categoricals it was .36 below the objective, and .0099 without waiting.
+        """
+        return certified.written[:0] if certified.sums.signed else certified.written
 
     def missing(self, state: State, features: NDArray[np.int64], written: NDArray[np.int64]) -> bool:
         """Return whether too many of these features violate optimality and are no candidates.
@@ -335,7 +344,7 @@ def most_wanted(ranks: Callable[[], NDArray[Any]], n: int) -> NDArray[np.int64]:
     del put_in_order
     found = ranks()
     more = np.flatnonzero(found > least)
-    return np.union1d(more, np.flatnonzero(found == least)[: n - len(more)])
+    return union(more, np.flatnonzero(found == least)[: n - len(more)])
 
 
 def joined(state: State) -> NDArray[np.int64]:

@@ -28,6 +28,7 @@ from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, changes_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms
@@ -319,7 +320,7 @@ class Certifier:
         doubted = chosen[sums.norms[chosen] > task.alpha]
         for own in (kept, candidates):
             sums.norms[own.features] = own.measures.norms
-        known = np.union1d(chosen, candidates.features)
+        known = union(chosen, candidates.features)
         doubtful = self._doubtful(spill, sums, known) if look else chosen[:0]
         if look and len(doubtful):
             request = replace(self._request(doubtful, (), candidates.features), only=True)

@@ -2,11 +2,10 @@
 
 The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
-loss of its samples (`corrected_loss`). The round also evaluates objective and gradient at the trial, the
-weights after the previous round, so that it reads each chunk once; the chunks are corrected by the gradient
-of the round before that. With more candidates than sweeps have memory for, a round takes stochastic steps
-along all samples (`stochastic_rounds`). A trial with a larger objective is discarded and the damping grows;
-else it shrinks. With one chunk a round finds the optimum of the candidates.
+loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
+gradient at the trial, those after the previous round. With more candidates than sweeps have memory for, a
+round takes stochastic steps along all samples (`stochastic_rounds`). A trial with a larger objective is
+discarded and the damping grows; else it shrinks. With one chunk a round finds the optimum of the candidates.
 
 When rounds gain little, a pass over all entries gives the certificate and new candidates (`certificate`).
 """
@@ -41,6 +40,7 @@ from bigmc.solvers.sparse.chunks.stochastic_read import first_weights, follow_ch
 from bigmc.solvers.sparse.chunks.stochastic_rounds import Damped, Point, follow_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
 from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
@@ -142,7 +142,7 @@ class ChunkRounds:
         self._norms = norms
         features = state.coef.features
         if state.norms is not None and len(features):
-            state.layers = self._columns.choose(state, np.union1d(np.flatnonzero(state.norms), features))
+            state.layers = self._columns.choose(state, union(np.flatnonzero(state.norms), features))
             state.rounds, state.gain = 1, math.inf
         else:
             state.layers = [features[: self._plan.most_candidates]] if len(features) else []
@@ -238,9 +238,9 @@ class ChunkRounds:
                 state.layers = [*state.layers, certified.written]
             # what was written on the way is named by estimates, or did not fit: the rest decides the bound
             known = self._columns.known_after(certified)
-            missing = self._columns.missing(state, known, certified.written)
+            missing = self._columns.missing(state, known, self._columns.waited_for(certified))
             if missing or (further is None and not self._columns.complete(state)):
-                state.layers = self._columns.choose(state, np.union1d(known, before))
+                state.layers = self._columns.choose(state, union(known, before))
                 self._write()
             new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
             if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
