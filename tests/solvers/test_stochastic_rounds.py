@@ -151,6 +151,26 @@ def test_steps_are_those_of_the_definition(loss, penalty, ridge, n_classes, open
     np.testing.assert_allclose(level, wanted[-1], rtol=2e-2, atol=1e-3)
 
 
+def test_steps_go_along_a_chunk_twice_before_the_next_is_read(opened):
+    dataset = shuffled(n=500, d=20, n_classes=3)
+    task = replace(task_of(dataset, "squared_hinge", "l1/l2", None, 1e-2, fit_intercept=True), alpha=5e-3)
+    spill = opened(dataset, np.arange(20), n_chunks=2)
+    coef, intercept = some_weights(np.arange(0, 20, 2), 3, task.width), np.linspace(0, 1, 3)
+    anchor = evaluate_by_rows(task, spill, Point(coef, intercept), 1 << 20)
+    generator, order = np.random.default_rng(np.random.SeedSequence([task.seed, 7])), []
+    for number in generator.permutation(2):
+        positions = spill.chunk(number).positions
+        shards = [piece.shard for piece in spill.pieces if piece.chunk == number]
+        rows = np.concatenate([dataset.base[s] + own for s, own in zip(shards, positions, strict=True)])
+        order += [rows[generator.permutation(len(rows))] for _ in range(2)]
+    found, level = follow_rows(task, spill, anchor, Damped(0.5, 7), 1 << 20, silent)
+    start = np.vstack([coef.take(np.arange(20))[:, :3], intercept])
+    how = ("squared_hinge", "l1/l2", task.alpha, 1e-2)
+    wanted = by_hand(dense(dataset), dataset.labels(), np.concatenate(order), start, 0.5, how)
+    np.testing.assert_allclose(found.take(np.arange(20))[:, :3], wanted[:-1], rtol=2e-2, atol=1e-3)
+    np.testing.assert_allclose(level, wanted[-1], rtol=2e-2, atol=1e-3)
+
+
 def dense(dataset):
     """Return all samples, in their order."""
     X = np.zeros((dataset.n_samples, dataset.n_features))

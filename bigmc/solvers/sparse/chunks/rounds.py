@@ -46,7 +46,7 @@ from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
 #: The first damping for every chunk, the same for stochastic steps, the least, and factors of rounds.
-_DAMPING, _DAMPING_BY_ROWS, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 0.5, 0.02, 2.0, 0.85
+_DAMPING, _DAMPING_BY_ROWS, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 1.0, 0.02, 2.0, 0.85
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.

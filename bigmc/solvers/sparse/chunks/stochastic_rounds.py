@@ -2,7 +2,7 @@
 
 Sweeps over a chunk keep a dozen vectors for each candidate. Steps along its samples keep four, of single
 precision: the weights they start from, their gradient, what the samples add up to, and what that comes to. A
-round evaluates objective and gradient of all samples, and then goes through them once with steps whose
+round evaluates objective and gradient of all samples, and then goes through them with steps whose
 variance the gradient reduces, see `bigmc.kernels.linear.variance_reduced`. With ``g_ij`` the gradients of the
 samples by the weights of feature j at the start, and d the damping, its weights are held by
 
@@ -38,6 +38,8 @@ from bigmc.solvers.sparse.state import Evaluated
 
 #: Samples whose scores are computed together, and features whose weights are.
 _ROWS, _SLAB = 1 << 11, 1 << 11
+#: Times that steps go along the samples of a chunk, in another order each time, before the next is read.
+_TIMES = 2
 #: A feature whose samples have no loss left is held like one of gradients of this share of the mean size.
 _SMALLEST = 1e-3
 
@@ -179,7 +181,8 @@ def follow_rows(
     generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
     for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
         progress(Progress("round", done, spill.n_chunks, "chunks"))
-        followed.follow(chunk, generator)
+        for _ in range(_TIMES):
+            followed.follow(chunk, generator)
     return followed.result()
 
 
