@@ -102,7 +102,7 @@ class DelimitedFormat(TextFormat):
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of the header, or those given, all text."""
         names, _ = self._header(source)
-        return pa.schema([(name, pa.string()) for name in names])
+        return pa.schema([(name, pa.string()) for name in _readable(names)])
 
     def begin(self, source: Source) -> Beginning:
         """Return the range of the records after the header, and its names."""
@@ -112,7 +112,7 @@ class DelimitedFormat(TextFormat):
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
         """Parse a chunk, except records with a wrong number of fields."""
         names = part.options["names"]
-        wanted = list(names if columns is None else columns)
+        wanted = _readable(names) if columns is None else list(columns)
         check_columns(part.path, wanted, names)
         every = np.arange(len(chunk.starts))
         grammar = _Grammar(names, wanted, self._delimiter(part.dialect), part.dialect.columns is None)
@@ -135,6 +135,11 @@ class DelimitedFormat(TextFormat):
             counted = f"{table.num_rows} rows parsed, {len(kept)} records counted"
             raise _unparsable(chunk, counted, "please report this file; it is cut into records in two ways")
         return Parsed(kept, _one_batch(table), reasons=ragged, is_utf8=decodable)
+
+
+def _readable(names: Sequence[str]) -> list[str]:
+    """Return the columns of a header but several without a name, with which sheets end."""
+    return [name for name in names if name or names.count(name) == 1]
 
 
 @dataclass(frozen=True)
