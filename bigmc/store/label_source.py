@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from bigmc.store.files.untrusted import check_types
 
@@ -31,6 +31,6 @@ class LabelSource(NamedTuple):
         check_types(stored, {"column": str, "separator": (str, type(None))})
         return cls(stored["column"], stored["separator"])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Mapping[str, str | None]:
         """Return the label column as JSON data."""
         return self._asdict()
