@@ -2,6 +2,6 @@
 
 from bigmc.engine.base import Engine, Resources
 from bigmc.engine.choice import EngineLike, opened
-from bigmc.engine.threads import ThreadEngine
+from bigmc.engine.threads import ThreadEngine, one_ahead
 
-__all__ = ["Engine", "EngineLike", "Resources", "ThreadEngine", "opened"]
+__all__ = ["Engine", "EngineLike", "Resources", "ThreadEngine", "one_ahead", "opened"]

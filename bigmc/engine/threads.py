@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from bigmc.engine.base import sum_in_groups
+from bigmc.engine.base import Engine, sum_in_groups
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -134,3 +134,21 @@ def _as_worker(fn: Callable[..., R], *arguments: Any) -> R:
         return fn(*arguments)
     finally:
         _here.is_worker = False
+
+
+def one_ahead(engine: Engine, make: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
+    """Yield ``make(part)`` of each part; another thread makes the next one meanwhile, if there are several.
+
+    There are two of them at a time: what the caller has, and the next one.
+    """
+    if engine.n_threads == 1:
+        yield from map(make, parts)
+        return
+    with ThreadPoolExecutor(1, "bigmc-ahead", _become_worker) as pool:
+        made: Future[R] | None = None
+        for part in parts:
+            before, made = made, pool.submit(make, part)
+            if before is not None:
+                yield before.result()
+        if made is not None:
+            yield made.result()

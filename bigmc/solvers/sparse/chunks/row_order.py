@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.engine import Engine, one_ahead
 from bigmc.kernels.linear import stochastic
 from bigmc.kernels.linear.stochastic import SparseRows
 from bigmc.solvers.sparse.scratch.chunk import Chunk
@@ -73,9 +74,13 @@ class RowSamples:
         return cls(counts, samples.label_sets(), samples.row_scale(None), weights, parts)
 
     def groups(
-        self, order: NDArray[np.int64], column_scale: NDArray[np.float32], most_entries: int
+        self,
+        order: NDArray[np.int64],
+        column_scale: NDArray[np.float32],
+        most_entries: int,
+        engine: Engine,
     ) -> Iterator[SparseRows]:
-        """Put samples into row order, some at a time.
+        """Put samples into row order, some at a time; another thread puts the next ones.
 
         Parameters
         ----------
@@ -84,24 +89,33 @@ class RowSamples:
         column_scale : float32 array of shape (n_slots,)
             Factor of the values of each column.
         most_entries : int
-            Of a group; it has one sample at least.
+            Of two groups together, each of which has one sample at least.
+        engine : Engine
+            Of this process.
         """
         ends, start = np.cumsum(self.counts[order], dtype=np.int64), 0
+        groups = list[slice]()
         while start < len(order):
             done = int(ends[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, done + most_entries, side="right")))
-            chosen = order[start:stop]
-            indptr = np.concatenate([[done], ends[start:stop]]) - done
-            nnz = int(indptr[-1])
-            slots, values = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
-            rows = SparseRows(indptr, slots, values, self.labels[chosen], self.weights[chosen])
-            places = np.full(len(order), -1, np.int32)
-            places[chosen] = np.arange(len(chosen), dtype=np.int32)
-            next_entry = indptr[:-1].copy()
-            for part in self.parts:
-                scale = column_scale[part.slot : part.slot + len(part.columns[0]) - 1]
-                scales = (self.scale[part.first :], scale)
-                part_places = places[part.first :]
-                stochastic.fill_rows(part.columns, scales, part_places, part.slot, next_entry, rows)
-            yield rows
+            stop = max(start + 1, int(np.searchsorted(ends, done + most_entries // 2, side="right")))
+            groups.append(slice(start, stop))
             start = stop
+        return one_ahead(engine, lambda group: self._in_row_order(order, group, column_scale), groups)
+
+    def _in_row_order(
+        self, order: NDArray[np.int64], group: slice, column_scale: NDArray[np.float32]
+    ) -> SparseRows:
+        chosen = order[group]
+        indptr = np.concatenate([[0], np.cumsum(self.counts[chosen], dtype=np.int64)])
+        nnz = int(indptr[-1])
+        slots, values = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
+        rows = SparseRows(indptr, slots, values, self.labels[chosen], self.weights[chosen])
+        places = np.full(len(order), -1, np.int32)
+        places[chosen] = np.arange(len(chosen), dtype=np.int32)
+        next_entry = indptr[:-1].copy()
+        for part in self.parts:
+            scale = column_scale[part.slot : part.slot + len(part.columns[0]) - 1]
+            scales = (self.scale[part.first :], scale)
+            part_places = places[part.first :]
+            stochastic.fill_rows(part.columns, scales, part_places, part.slot, next_entry, rows)
+        return rows

@@ -231,7 +231,7 @@ class RowSteps:
         samples = RowSamples.of_chunk(chunk)
         kernels = objective.loss.set_kernels if objective.sets else objective.loss.kernels
         order = generator.permutation(len(samples.counts))
-        for rows in samples.groups(order, self._scale, self._most_entries):
+        for rows in samples.groups(order, self._scale, self._most_entries, task.engine):
             self._weight = variance_reduced.follow(
                 (kernels, objective.penalty.kernel),
                 rows,
@@ -294,7 +294,8 @@ def _rows_of(task: ChunkTask, spill: Spill, chunks: Iterable[Chunk], row_bytes: 
     scale = _column_scale(task, spill.features)
     for chunk in chunks:
         samples = RowSamples.of_chunk(chunk)
-        for group in samples.groups(np.arange(len(samples.counts)), scale, row_bytes // ENTRY_BYTES):
+        order, most_entries = np.arange(len(samples.counts)), row_bytes // ENTRY_BYTES
+        for group in samples.groups(order, scale, most_entries, task.engine):
             yield from _slices(group)
 
 

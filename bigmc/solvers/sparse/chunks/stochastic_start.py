@@ -133,7 +133,7 @@ class StochasticSteps:
         self._set_rates(samples)
         kernels = objective.loss.set_kernels if objective.sets else objective.loss.kernels
         order = generator.permutation(len(samples.counts))
-        for rows in samples.groups(order, self._column_scale, self._most_entries):
+        for rows in samples.groups(order, self._column_scale, self._most_entries, task.engine):
             self._weight = stochastic.follow(
                 (kernels, objective.penalty.kernel),
                 rows,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.engine import Engine, ThreadEngine
 from bigmc.kernels.csc import undo_delta
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
@@ -63,6 +64,8 @@ class Spill:
         Bytes of columns that stay in memory, at most.
     shard_parts : int
         Parts that passes cut a shard into.
+    engine : Engine, optional
+        Of this process, whose threads decode chunks.
 
     Attributes
     ----------
@@ -81,8 +84,9 @@ class Spill:
         rows_of: RowsOf,
         most_held: int = 0,
         shard_parts: int = 1,
+        engine: Engine | None = None,
     ) -> None:
-        self._dataset, self._seed = dataset, seed
+        self._dataset, self._seed, self._engine = dataset, seed, engine or ThreadEngine(1)
         self._arrays = ScratchArrays(folder, most_held)
         self._column_scale = dataset.column_scale()
         self.n_chunks = n_chunks
@@ -349,10 +353,14 @@ class Spill:
             offsets += start
             start = int(offsets[-1])
         indices, data = np.empty(start, np.uint16), np.empty(start, self._dataset.dtype)
-        at = 0
-        for piece in pieces:
+
+        def decode(number: int) -> None:
+            at, piece = int(indptr[number, 0]), pieces[number]
             for rows, values in layer.entries((piece.shard, piece.part)):
                 undo_delta(self._arrays.read(rows, indices[at:]))
                 self._arrays.read(values, data[at:])
                 at += rows.size
+
+        for _ in self._engine.map(decode, range(len(pieces))):
+            pass
         return Columns(number, layer.features, np.arange(n_columns), indptr, indices, data, base, start)
