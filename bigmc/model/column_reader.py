@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,8 @@ WINDOW_FEATURES = 1 << 17
 class ColumnRun(NamedTuple):
     """Decoded columns of a shard, `features[first:last]` of the requested ones.
 
-    Column ``first + j`` has the entries ``starts[j]:stops[j]`` of `rows` and `data`, in the type they are
-    stored in; for a binary weighting `data` is undefined, since all values are one.
+    Column ``first + j`` has the entries ``starts[j]:stops[j]`` of `rows` and `data`; for a binary weighting
+    `data` is undefined, since all values are one.
     """
 
     first: int
@@ -33,7 +33,7 @@ class ColumnRun(NamedTuple):
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
     rows: NDArray[np.uint16]
-    data: NDArray[Any]
+    data: NDArray[np.float64]
 
 
 def column_runs(
@@ -45,12 +45,12 @@ def column_runs(
     is for entries, a quarter for the caller's data about the columns of a run, `column_bytes` each, at
     least 1. For a binary weighting values are not read.
     """
-    entry_bytes = 2 + shard.dtype.itemsize
+    entry_bytes = 2 + 8  # in one type, so that the kernels are compiled once
     most = min(max(scratch_bytes // 4 // entry_bytes, _FEWEST_ENTRIES), MOST_ENTRIES)
     most_columns = max(1, scratch_bytes // 4 // column_bytes)
     wanted = min(most, shard.nnz)
     rows = np.empty(wanted, np.uint16)
-    data = np.empty(wanted, shard.dtype)
+    data = np.empty(wanted)
     first = 0
     while first < len(features):
         lo = int(features[first])

@@ -20,6 +20,13 @@ INDEX_BYTES = 2
 OFFSET_BYTES = 8
 
 
+_WIDE = np.dtype(np.float64)
+#: Maximum number of values to keep as float64: sweeps over so many take up to 4 % longer than over values of
+#: one byte. Part of the spare bytes that they may take beyond those of the store's dtype. Number of features
+#: from which on they may not: these are mostly words, whose values have one byte.
+_MOST_WIDE_VALUES, _WIDE_SHARE, _MANY_FEATURES = 1 << 20, 16, 1000
+
+
 class Residency(Enum):
     """Where to keep blocks of features between two passes."""
 
@@ -33,8 +40,8 @@ class Block:
 
     Column ``lo + j`` of shard ``s`` has the entries ``indptr[s, j]:indptr[s, j + 1]``. Entry ``e``
     belongs to the sample ``base[s] + indices[e]``; rows increase within a column. `data` has the values
-    before row and column scale, in one dtype for the whole dataset: ones of int8 if the weighting is
-    binary. `indptr` has the shape (n_shards, hi - lo + 1), `base` the shape (n_shards + 1,).
+    before row and column scale, in one dtype for the whole dataset. `indptr` has the shape
+    (n_shards, hi - lo + 1), `base` the shape (n_shards + 1,).
     """
 
     lo: int
@@ -75,10 +82,17 @@ class BlockBuffers:
         return held[:wanted].view(dtype)
 
 
-def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | None = None) -> Block:
+def read_block(
+    store: ColumnStore,
+    lo: int,
+    hi: int,
+    buffers: BlockBuffers | None = None,
+    dtype: np.dtype[Any] | None = None,
+) -> Block:
     """Read the features ``lo`` to ``hi`` of every shard of `store`.
 
-    A block read earlier into the same buffers is overwritten. `StoreError` if a file of the dataset is
+    A block read earlier into the same buffers is overwritten. Values are converted to `dtype`, by default
+    that of the store; if the weighting is binary, they are ones. `StoreError` if a file of the dataset is
     missing or damaged.
     """
     buffers = BlockBuffers() if buffers is None else buffers
@@ -94,7 +108,7 @@ def read_block(store: ColumnStore, lo: int, hi: int, buffers: BlockBuffers | Non
         np.subtract(columns, columns[0] - nnz, out=offsets[s])
         nnz = int(offsets[s, width])
     indices = buffers.take("indices", nnz, np.dtype(np.uint16))
-    data = buffers.take("data", nnz, store.dtype)
+    data = buffers.take("data", nnz, store.dtype if dtype is None else dtype)
     binary = store.weighting.binary
     for s, shard in enumerate(store.shards):
         entries = slice(int(offsets[s, 0]), int(offsets[s, width]))
@@ -128,6 +142,17 @@ def stream_blocks(store: ColumnStore, ranges: Iterable[tuple[int, int]]) -> Iter
         finally:
             for _, future in pending:
                 future.cancel()
+
+
+def dtype_in_memory(store: ColumnStore, nnz: int, free_bytes: int) -> np.dtype[Any]:
+    """Return the dtype in which to keep the values of `nnz` entries in memory, with `free_bytes` to spare.
+
+    It is float64 if its further bytes are few of these, so that tables need the same compiled kernels
+    whatever types their values are stored in; else, and with many features, that of the store.
+    """
+    further = nnz * (_WIDE.itemsize - store.dtype.itemsize)
+    fits = nnz <= _MOST_WIDE_VALUES and further <= free_bytes // _WIDE_SHARE
+    return _WIDE if fits and store.n_features < _MANY_FEATURES else store.dtype
 
 
 def plan_blocks(

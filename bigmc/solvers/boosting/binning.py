@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,8 @@ class BinnedSource:
 
     Columns have at most `max_bins` bins, besides missing values, whose edges come from the samples in
     `counted`. `blocks` says where codes are kept between two passes. `bytes_read` counts the
-    decoded bytes of the shards so far. Of `ChosenColumns`, ranges and blocks have their columns, and features
+    decoded bytes of the shards so far; blocks whose codes are kept are decoded into values of `dtype`, by
+    default that of the dataset. Of `ChosenColumns`, ranges and blocks have their columns, and features
     are those of the dataset.
     """
 
@@ -88,8 +90,9 @@ class BinnedSource:
         max_bins: int,
         counted: NDArray[np.bool_],
         engine: Engine,
+        dtype: np.dtype[Any] | None = None,
     ) -> None:
-        self.dataset = dataset
+        self.dataset, self._dtype = dataset, dtype
         self.ranges = list(ranges)
         self.keeps = blocks is Residency.MEMORY
         self.bytes_read = 0
@@ -107,7 +110,8 @@ class BinnedSource:
             for number, (lo, hi) in enumerate(self.ranges):
                 coded = self._kept[number]
                 if coded is None:
-                    coded = self._kept[number] = self._coded(number, read_block(self.dataset, lo, hi))
+                    block = read_block(self.dataset, lo, hi, dtype=self._dtype)
+                    coded = self._kept[number] = self._coded(number, block)
                 yield coded
             return
         for number, block in enumerate(stream_blocks(self.dataset, self.ranges)):

@@ -34,6 +34,7 @@ from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import RunContext
 from bigmc.store import row_hash
+from bigmc.store.block import dtype_in_memory
 from bigmc.store.chosen_columns import AnyColumns
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import holdout_keys
@@ -194,7 +195,8 @@ class _Run:
         n_threads = min(engine.n_threads, plan.n_threads)
         how = TreePlan(options.max_depth, plan.histogram_bytes, plan.table_bytes, n_threads)
         if engine.shares_memory:
-            source = BinnedSource(dataset, plan.ranges, blocks, max_bins, self._counted, self.local)
+            dtype = dtype_in_memory(dataset, dataset.nnz, plan.memory.free)
+            source = BinnedSource(dataset, plan.ranges, blocks, max_bins, self._counted, self.local, dtype)
             n = dataset.n_samples
             if trees:
                 yield self._tree_oracle(TreeGrower(source, n, how, self.local))

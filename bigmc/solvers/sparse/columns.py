@@ -109,6 +109,8 @@ class BlockSource:
         Features of each block.
     residency : Residency
         Whether every block stays in memory once it was read.
+    dtype : numpy.dtype, optional
+        Of the values of blocks that stay; by default that of the dataset.
 
     Attributes
     ----------
@@ -116,8 +118,14 @@ class BlockSource:
         Decoded bytes read from the shards so far.
     """
 
-    def __init__(self, dataset: Dataset, ranges: Sequence[tuple[int, int]], residency: Residency) -> None:
-        self.dataset = dataset
+    def __init__(
+        self,
+        dataset: Dataset,
+        ranges: Sequence[tuple[int, int]],
+        residency: Residency,
+        dtype: np.dtype[Any] | None = None,
+    ) -> None:
+        self.dataset, self._dtype = dataset, dtype
         self.ranges = list(ranges)
         self._residency = residency
         self.bytes_read = 0
@@ -128,7 +136,7 @@ class BlockSource:
         if self._residency is Residency.MEMORY:
             for number in numbers:
                 if number not in self._kept:
-                    self._kept[number] = read_block(self.dataset, *self.ranges[number])
+                    self._kept[number] = read_block(self.dataset, *self.ranges[number], dtype=self._dtype)
                     self.bytes_read += self._kept[number].nbytes
                 yield number, self._kept[number]
             return

@@ -16,7 +16,7 @@ from bigmc.solvers.sparse.ridge.dual_descent import DualDescent
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.working_set.rounds import Rounds
-from bigmc.store.block import Residency
+from bigmc.store.block import Residency, dtype_in_memory
 
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
 MANY_ENTRIES = 5_000_000
@@ -47,8 +47,10 @@ def train_in_memory(run: SparseRun, plan: SolverPlan, start: State | None, saved
         state = start or first_weights(run, plan)
     problem = run.scores(task, plan.score_dtype)
     ranges = cut_ranges(dataset.plan(plan.block_bytes), plan.block_columns)
-    source = BlockSource(dataset, ranges, Residency.MEMORY)
-    sweeper = run.sweeper(problem, dataset.nnz, plan.newton_bytes)
+    dtype = dtype_in_memory(dataset, dataset.nnz, plan.memory.free)
+    further = dataset.nnz * (dtype.itemsize - dataset.dtype.itemsize)
+    source = BlockSource(dataset, ranges, Residency.MEMORY, dtype)
+    sweeper = run.sweeper(problem, dataset.nnz, plan.newton_bytes - further)
     rounds = Rounds(problem, source, plan, sweeper, run.limits, run.context.progress, state)
     outcome = loop.run(rounds, run.context, run.fingerprint, saved)
     return Trained(rounds.state, outcome.certificate, problem.column_scale)
