@@ -2,7 +2,8 @@
 
     python bench/ingest.py --folder bench/data/ingest [--only words categories] [--threads 1 2]
 
-Sources are made once: the Python sources and documentation beside it in pieces of 2,000 characters as CSV;
+Sources are made once: the Python sources and documentation beside it in pieces of 2,000 characters as CSV,
+JSON lines and Parquet;
 30 columns of categories of Zipf's law as Parquet; sparse rows as svmlight; five columns of numbers as CSV.
 Each ingest is a process of its own; user and system time are the kernel's, imports included. Kernels are
 compiled by an ingest of the first rows before, which is not counted: a machine does that once.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -72,6 +74,19 @@ def make_text(path: Path, n_bytes: int) -> None:
             writer.writerow([piece, f"class {label}"])
 
 
+def make_jsonl(path: Path, n_bytes: int) -> None:
+    """Write pieces of text as JSON lines."""
+    with path.open("w", encoding="utf8") as file:
+        for piece, label in pieces(n_bytes):
+            file.write(json.dumps({"text": piece, "label": f"class {label}"}, ensure_ascii=False) + "\n")
+
+
+def make_text_parquet(path: Path, n_bytes: int) -> None:
+    """Write pieces of text as Parquet."""
+    texts, labels = zip(*pieces(n_bytes), strict=True)
+    pq.write_table(pa.table({"text": texts, "label": [f"class {label}" for label in labels]}), path)
+
+
 def make_categories(path: Path, n_bytes: int) -> None:
     """Write columns of categories of Zipf's law; a value counts as eight bytes."""
     rng = np.random.default_rng(0)
@@ -116,6 +131,8 @@ TEXT = ("--text", "text", "--label", "label")
 CATEGORIES = [option for k in range(N_CATEGORIES) for option in ("--categorical", f"c{k:02d}")]
 SOURCES = {
     "words": Source(make_text, "text.csv", (*TEXT, "--ngrams", "1-1")),
+    "jsonl": Source(make_jsonl, "text.jsonl", (*TEXT, "--ngrams", "1-1")),
+    "parquet": Source(make_text_parquet, "text.parquet", (*TEXT, "--ngrams", "1-1")),
     "pairs": Source(make_text, "text.csv", (*TEXT, "--ngrams", "1-2")),
     "characters": Source(make_text, "text.csv", (*TEXT, "--analyzer", "char_wb", "--ngrams", "1-3")),
     "categories": Source(make_categories, "categories.parquet", (*CATEGORIES, "--label", "label")),

@@ -26,6 +26,10 @@ SMALLEST_BATCH, LARGEST_BATCH = 1 << 16, 1 << 20
 DENSE_BATCH_COST = 8
 """The same if every column is a number: columns, float64 values, and these as rows."""
 
+PIECES_OF_CATEGORIES = BATCH_COST // DENSE_BATCH_COST
+"""Pieces in a batch of categories alone, which has no n-grams: with many columns, calls take as long as
+values. 60 million values in 30 columns took 7.2 CPU seconds one by one, and 5.2 with four at once."""
+
 LABELS_BYTES = 2 << 20
 """Maximum bytes of distinct labels in every worker."""
 

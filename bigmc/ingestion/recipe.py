@@ -81,6 +81,13 @@ class Recipe:
         others |= {name for name in (self.label, self.group, self.weight) if name is not None}
         return tuple(name for name in features.categorical if name not in others)
 
+    @property
+    def only_categories(self) -> bool:
+        """Whether all features are hashed categories."""
+        features = self.features
+        others = (*features.text, *features.numeric, *features.numbers, *features.one_hot)
+        return bool(features.categorical) and not others
+
     def to_dict(self) -> Mapping[str, Any]:
         """Return the recipe as JSON data, without the feature map, which is fitted later."""
         data = {

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store.block import INDEX_BYTES, OFFSET_BYTES, stream_blocks
+from bigmc.store.block import INDEX_BYTES, OFFSET_BYTES, BlockBuffers, read_block
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
@@ -56,16 +57,17 @@ def finish_dataset(
     extra_files: Sequence[str] = (),
     beside: int = 0,
     memory_limit: int = 256 << 20,
+    n_threads: int = 1,
     progress: ProgressCallback = silent,
 ) -> Dataset:
     """Complete the dataset with shards in ``path/shards`` and open it; may be repeated until it succeeds.
 
-    The shards are in their final order, and their tables have final label codes, whose original labels
-    are `classes`: integers, strings, booleans or floats. For `features`, `provenance` and `signature` see
-    `bigmc.store.files.layout.Manifest`. `extra_files` are names of further files in the folder that
-    belong to the dataset, `beside` is the number of entries of the dataset that this one will be appended
-    to, and `memory_limit` is for the pass that computes the statistics. `StoreError` if rows were lost:
-    ``rows_in`` is not the sum of stored and quarantined rows; `DataError` if a weighting that counts
+    The shards are in their final order, and their tables have final label codes, whose original labels are
+    `classes`: integers, strings, booleans or floats. For `features`, `provenance` and `signature` see
+    `bigmc.store.files.layout.Manifest`. `extra_files` are names of further files in the folder that belong to
+    the dataset, `beside` is the number of entries of the dataset that this one will be appended to, and
+    `memory_limit` is for the pass that computes the statistics on `n_threads`. `StoreError` if rows were
+    lost: ``rows_in`` is not the sum of stored and quarantined rows; `DataError` if a weighting that counts
     stored entries meets a dense shard, or a label has no class.
     """
     rows = sum(entry.rows for entry in shards)
@@ -89,7 +91,8 @@ def finish_dataset(
         def tell(done: int, split: str = split) -> None:
             progress(Progress(f"statistics of {split}", done, n_features, "features"))
 
-        files += _write_statistics(path, dataset[split], split, memory_limit, tell, beside)
+        means = _Means(memory_limit, n_threads, tell)
+        files += _write_statistics(path, dataset[split], split, means, beside)
     if files:
         files.append(write_group(path / STATISTICS, path, {}))
         disk.sync_tree(path / STATISTICS)
@@ -121,28 +124,35 @@ def finish_dataset(
     return Dataset.open(path)
 
 
+class _Means(NamedTuple):
+    """Memory in bytes and threads of a pass over blocks, and what is told the features done."""
+
+    memory: int
+    n_threads: int
+    progress: Callable[[int], None]
+
+
 def _write_statistics(
-    path: Path,
-    dataset: Dataset,
-    split: str,
-    memory_limit: int,
-    progress: Callable[[int], None],
-    beside: int = 0,
+    path: Path, dataset: Dataset, split: str, means: _Means, beside: int = 0
 ) -> list[FileEntry]:
     """Write the statistics of one split in one pass over its blocks; return no files if they are too large.
 
     They are too large if they are not worth storing, or a feature does not fit into memory: then they are
-    computed when needed. `memory_limit` is for two blocks and the statistics of one; `beside` entries, of
-    the data that these samples are appended to, count for whether statistics are worth storing.
+    computed when needed. `beside` entries, of the data that these samples are appended to, count for whether
+    statistics are worth storing.
     """
     most = max(SMALL_ENTRIES, int((dataset.nnz + beside) * SMALL_SHARE))
     if dataset.n_features > most:
         return []
     counts = dataset.column_nnz()
-    block_bytes = max(memory_limit // 4, _bytes_of_longest(dataset, counts))
-    if block_bytes > memory_limit:
+    longest = _bytes_of_longest(dataset, counts)
+    if longest > means.memory:
         return []
-    groups, n_classes, n_features = dataset.group_codes(memory_limit), dataset.n_groups, dataset.n_features
+    n_threads = max(1, min(means.n_threads, means.memory // (2 * longest)))
+    block_bytes = max(means.memory // (2 * (n_threads + 1)), longest)
+    if n_threads > 1:  # two blocks for each thread, or more
+        block_bytes = max(min(block_bytes, dataset.nnz * _entry_bytes(dataset) // (2 * n_threads)), longest)
+    groups, n_classes, n_features = dataset.group_codes(means.memory), dataset.n_groups, dataset.n_features
     # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
     exact = np.dtype(np.int64)
     dtype = exact if dataset.dtype.kind == "i" and dataset.dtype.itemsize < 4 else np.dtype(np.float64)
@@ -161,26 +171,38 @@ def _write_statistics(
         groups, n_classes = [one[: shard.n_rows] for shard in dataset.shards], 1
     writers = {name: ArrayWriter(folder / name, path, *shape) for name, shape in shapes.items()}
     writers["nnz"].append(counts)
-    width = max(1, memory_limit // 4 // (32 * max(n_classes, 1)))
+    width = max(1, means.memory // (4 * n_threads) // (32 * max(n_classes, 1)))
     ranges = [
         (start, min(start + width, hi))
         for lo, hi in dataset.plan(block_bytes)
         for start in range(lo, hi, width)
     ]
-    for block in stream_blocks(dataset, ranges):
-        sums, squares = block_statistics(block, groups, n_classes)
+    free = [BlockBuffers() for _ in range(n_threads)]
+
+    def statistics_of(features: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        buffers = free.pop()
+        block = read_block(dataset, *features, buffers)
+        sums = block_statistics(block, groups, n_classes)
+        free.append(buffers)
+        return sums
+
+    for (_, hi), (sums, squares) in ThreadEngine(n_threads).map(statistics_of, ranges):
         for name, values in (("sum", sums), ("sum_squares", squares)):
             writers[name].append(values.sum(axis=1).astype(dtype))
             if by_class:
                 writers[f"class_{name}"].append(values.astype(dtype))
-        progress(block.hi)
+        means.progress(hi)
     return files + [file for writer in writers.values() for file in writer.close()]
 
 
 def _bytes_of_longest(dataset: Dataset, counts: NDArray[np.int64]) -> int:
     """Return the bytes of a block of the most frequent feature."""
-    entry = INDEX_BYTES + dataset.dtype.itemsize
-    return int(counts.max(initial=0)) * entry + 2 * dataset.n_shards * OFFSET_BYTES
+    return int(counts.max(initial=0)) * _entry_bytes(dataset) + 2 * dataset.n_shards * OFFSET_BYTES
+
+
+def _entry_bytes(dataset: Dataset) -> int:
+    """Return the bytes of an entry of a block."""
+    return INDEX_BYTES + dataset.dtype.itemsize
 
 
 def _clear(path: Path, shards: Sequence[ShardEntry]) -> None:

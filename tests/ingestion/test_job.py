@@ -20,7 +20,8 @@ from sklearn.preprocessing import normalize
 from bigmc import api
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion import job as job_module
-from bigmc.ingestion.writing import shard_placement
+from bigmc.ingestion import memory
+from bigmc.ingestion.writing import part_writer, shard_placement
 from bigmc.store.block import read_block
 from bigmc.store.files.layout import read_manifest
 from bigmc.store.verify import verify
@@ -336,3 +337,34 @@ def test_small_buffers_make_the_same_dataset_of_few_shards(table, tmp_path, monk
     told = [message for message in messages if message.stage == "merge"]
     assert told[0].done == 0
     assert told[-1].done == told[-1].total == N
+
+
+def test_several_pieces_of_categories_at_once_change_no_byte(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    columns = {f"c{k}": [f"v{min(v, 900)}" for v in rng.zipf(1.2, 6000)] for k in range(3)}
+    columns["c1"][100::701] = [None] * len(columns["c1"][100::701])
+    source = tmp_path / "t.parquet"
+    pq.write_table(pa.table({**columns, "y": rng.integers(0, 2, 6000)}), source, row_group_size=2500)
+    monkeypatch.setattr(memory, "SMALLEST_BATCH", 4000)
+    monkeypatch.setattr(memory, "LARGEST_BATCH", 4000)
+    monkeypatch.setattr(memory, "LARGEST_CAPACITY", 64)  # names take each other's place
+    transformed, sizes = part_writer.PartWriter._transformed, []
+
+    def counting(self, batch):
+        sizes[-1].append(max(1, len(batch.pieces)))
+        return transformed(self, batch)
+
+    monkeypatch.setattr(part_writer.PartWriter, "_transformed", counting)
+    made = []
+    for pieces in (1, 4):
+        monkeypatch.setattr(part_writer, "PIECES_OF_CATEGORIES", pieces)
+        sizes.append([])
+        to = tmp_path / str(pieces) / "d"
+        to.parent.mkdir()
+        api.ingest(source, to, categorical=["c0", "c1", "c2"], label="y", on_bad_row="quarantine")
+        files = sorted(path for path in to.rglob("*") if path.is_file())
+        made.append({path.relative_to(to): path.read_bytes() for path in files})
+    assert made[0] == made[1]
+    assert max(sizes[0]) == 1
+    assert max(sizes[1]) == 4
+    assert sum(sizes[0]) == sum(sizes[1])

@@ -216,14 +216,20 @@ def test_binary_l2_and_the_idf_of_other_samples(counts):
 
 
 @pytest.mark.parametrize("most", [0, 20, 100], ids=["none stored", "by feature", "by class"])
-@pytest.mark.parametrize("binary", [False, True])
-def test_statistics_equal_numpy(binary, most, tmp_path, counts, monkeypatch):
+@pytest.mark.parametrize(("binary", "n_threads"), [(False, 1), (True, 1), (False, 3)])
+def test_statistics_equal_numpy(binary, n_threads, most, tmp_path, counts, monkeypatch):
     monkeypatch.setattr(publish, "SMALL_ENTRIES", most)
     monkeypatch.setattr(publish, "SMALL_SHARE", 0)
     parts = [("train", counts[:20]), ("test", counts[20:35]), ("train", counts[35:])]
     labels = np.random.default_rng(2).integers(0, 3, 60)
     dataset = store_dataset(
-        tmp_path / "s.bigmc", parts, labels, [5, 6, 7], Weighting(binary=binary), memory_limit=6000
+        tmp_path / "s.bigmc",
+        parts,
+        labels,
+        [5, 6, 7],
+        Weighting(binary=binary),
+        memory_limit=6000,
+        n_threads=n_threads,
     )
     stored = {p.parent.name for p in dataset.path.glob("statistics/train/*/zarr.json")}
     assert len(stored) == {0: 0, 20: 3, 100: 5}[most]

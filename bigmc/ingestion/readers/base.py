@@ -114,6 +114,8 @@ class Batch:
         Bytes of the part consumed by this batch, for progress.
     rejects : list of Reject
         Bad rows in this batch, in row order.
+    pieces : tuple of int
+        Row ids at which pieces of the batch begin, as large as other batches; none for a usual batch.
     """
 
     table: Any
@@ -124,6 +126,7 @@ class Batch:
     path: str
     n_bytes: int
     rejects: list[Reject]
+    pieces: tuple[int, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -170,7 +173,7 @@ class ReadRequest:
     encoded : sequence of str
         Text columns that may be returned as dictionaries, if the source has them.
     batch_bytes : int
-        Approximate source bytes of a batch; at least one record.
+        Approximate source bytes of a batch, or of a piece of one; at least one record.
     on_bad_row : {"fail", "quarantine"}
         Stop at the first bad row, or return bad rows with the batch.
     reader_bytes : int
@@ -179,6 +182,8 @@ class ReadRequest:
         Maximum length of a text; None for any length.
     scratch : str or None
         Folder for data that does not fit into memory; None for the system's temporary folder.
+    most_pieces : int
+        Pieces of a batch, where a format can read several at once.
     """
 
     columns: Sequence[str] | None = None
@@ -188,6 +193,7 @@ class ReadRequest:
     record_limit: RecordLimit | None = None
     scratch: str | None = None
     encoded: Sequence[str] = ()
+    most_pieces: int = 1
 
 
 class Format(Protocol):

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -212,10 +213,11 @@ class ParquetFormat:
             names = file.schema_arrow.names
             wanted = list(names if request.columns is None else request.columns)
             check_columns(part.path, wanted, with_fields(file.schema_arrow).names)
-            for batch in _batches(file, part, wanted, request):
-                n = batch.num_rows
+            for table, step in _batches(file, part, wanted, request):
+                n, first = table.num_rows, part.first_row + done
                 share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
-                yield table_batch(batch, part, done, share, request)
+                batch = table_batch(table, part, done, share, request)
+                yield batch if n <= step else replace(batch, pieces=tuple(range(first, first + n, step)))
                 done += n
         check_count(part, done)
 
@@ -246,26 +248,33 @@ def _resident(entry: Any, columns: Sequence[int]) -> int:
     return min(_pages(entry, columns), largest)
 
 
-def _batches(file: Any, part: Part, wanted: list[str], request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    """Yield batches of the requested columns: streamed, or through files of some columns each."""
+def _batches(
+    file: Any, part: Part, wanted: list[str], request: ReadRequest
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield batches of the requested columns: streamed, or through files of some columns each.
+
+    With each come the rows of a piece of it.
+    """
     leaves = _leaves(file.metadata, wanted)
     groups = range(part.start, min(part.stop, file.metadata.num_row_groups))
     pages = max((_pages(file.metadata.row_group(group), leaves) for group in groups), default=0)
     if 2 * pages > request.reader_bytes and len(wanted) > 1:
         for group in groups:
-            yield from _by_columns(file, part.path, group, wanted, request)
+            for batch in _by_columns(file, part.path, group, wanted, request):
+                yield batch, batch.num_rows
         return
     with _refusing(part.path):
         n_rows = _batch_rows(file, part, wanted, request.batch_bytes)
+        most = n_rows * request.most_pieces
         batches = file.iter_batches(
-            batch_size=n_rows, row_groups=list(groups), columns=wanted, use_threads=False
+            batch_size=most, row_groups=list(groups), columns=wanted, use_threads=False
         )
     while True:
         with _refusing(part.path):
             batch = next(batches, None)
         if batch is None:
             return
-        yield select(batch, wanted)
+        yield select(batch, wanted), n_rows
 
 
 def _by_columns(

@@ -60,4 +60,5 @@ def _select(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
         path=batch.path,
         n_bytes=0,
         rejects=[],
+        pieces=batch.pieces,
     )

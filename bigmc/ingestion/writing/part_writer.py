@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bigmc.engine.processes import trim_if_full
 from bigmc.ingestion.columns.features import Samples
@@ -19,7 +21,7 @@ from bigmc.ingestion.columns.number_columns import Numbers
 from bigmc.ingestion.columns.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.feature_names import NameCounter
-from bigmc.ingestion.memory import Shares
+from bigmc.ingestion.memory import PIECES_OF_CATEGORIES, Shares
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
 from bigmc.ingestion.readers.matrices import keep_matrix
 from bigmc.ingestion.readers.rejects import Reject, rejects_table
@@ -115,6 +117,7 @@ class PartWriter:
         request = ReadRequest(
             columns=(self._recipe.columns if columns is None else columns) or None,
             batch_bytes=self._shares.batch_bytes,
+            most_pieces=PIECES_OF_CATEGORIES if self._recipe.only_categories else 1,
             on_bad_row=self._recipe.on_bad_row,
             reader_bytes=self._shares.reader_bytes,
             record_limit=self._shares.record_limit,
@@ -141,7 +144,7 @@ class PartWriter:
                 self._count_names(ready)
             elif self._names is not None:
                 names = helpers.submit(self._count_names, ready)
-            for split, some, table in self._by_split(batch, ready.samples):
+            for split, some, table in self._pieces(batch, ready.samples):
                 if writer.add(split, some, table):
                     trim_if_full()
             yield n_rows, batch.n_bytes
@@ -176,8 +179,9 @@ class PartWriter:
             return
         for texts in self._recipe.features.texts(ready.batch.table):
             self._names.update(texts)
-        for categories in ready.categories:
-            self._names.update_categories(categories)
+        for start, stop in _ranges(ready.batch, ready.batch.row):
+            for categories in ready.categories:
+                self._names.update_categories(categories._replace(codes=categories.codes[start:stop]))
 
     def _set_bad_aside(self, batch: Batch, numbers: Numbers) -> tuple[Batch, list[Reject]]:
         """Return the batch without rows whose label or features cannot be used, and these rows."""
@@ -200,6 +204,16 @@ class PartWriter:
         labels = batch.table.column(self._recipe.label)
         separator = self._recipe.label_separator
         return labels if separator is None else split_labels(labels, separator)
+
+    def _pieces(self, batch: Batch, samples: Samples) -> Iterator[tuple[str, Samples, pa.Table]]:
+        """Yield the samples of each split with their table, piece by piece as if each were a batch."""
+        by_split = list(self._by_split(batch, samples))
+        ranges = [_ranges(batch, table["row_id"].to_numpy()) for _, _, table in by_split]
+        for places in zip(*ranges, strict=True):
+            for (split, some, table), (start, stop) in zip(by_split, places, strict=True):
+                if start < stop:
+                    piece = some.between(start, stop) if isinstance(some, Rows) else some[start:stop]
+                    yield split, piece, table.slice(start, stop - start)
 
     def _by_split(self, batch: Batch, samples: Samples) -> Iterator[tuple[str, Samples, pa.Table]]:
         """Yield the samples of each split with their table."""
@@ -243,6 +257,12 @@ class PartWriter:
                 raise
             disk.clear(self._aside)  # another one has written the same
         disk.sync(self._folder.parent)
+
+
+def _ranges(batch: Batch, row: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return the ranges of increasing row ids that are in each piece of a batch."""
+    bounds = [0, *np.searchsorted(row, batch.pieces[1:]).tolist(), len(row)]
+    return list(itertools.pairwise(bounds))
 
 
 def _matrix_of(batch: Batch) -> Samples:

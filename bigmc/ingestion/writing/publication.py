@@ -19,6 +19,7 @@ from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt
+from bigmc.ingestion.writing.pipeline import Crew
 from bigmc.ingestion.writing.shard_placement import PartShard, Placing
 from bigmc.lazy import LazyModule
 from bigmc.progress import ProgressCallback
@@ -79,7 +80,12 @@ class Publication:
         receipts = [replace(PartReceipt.read(self._folder_of(part)), labels=[]) for part in parts]
         classes = self._classes(receipts)
         trim_if_full()
-        entries = self._place_shards(receipts, classes, n_features, progress)
+        with Crew(self._n_threads) as crew:
+            helpers = crew.helpers
+            names = None if helpers is None else helpers.submit(self._write_names, receipts)
+            entries = self._place_shards(receipts, classes, n_features, progress)
+            extra_files = self._write_names(receipts) if names is None else names.result()
+        extra_files += self._write_rejects(receipts)
         if not sum(entry.nnz for entry in entries):
             raise DataError(f"{parts[0].path}: the rows have no features", "name columns that have values")
         map = self.recipe.features.map
@@ -98,10 +104,15 @@ class Publication:
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
             beside=0 if self.before is None else self.before.nnz,
-            extra_files=[*self._write_names(receipts), *self._write_rejects(receipts)],
+            extra_files=extra_files,
             memory_limit=self._memory,
+            n_threads=self._n_threads,
             progress=progress,
         )
+
+    @property
+    def _n_threads(self) -> int:
+        return max(1, min(self.n_threads, self.limit // MERGE_LIMIT))
 
     @property
     def _memory(self) -> int:
@@ -140,8 +151,7 @@ class Publication:
             )
             for local in receipt.shards
         ]
-        n_threads = max(1, min(self.n_threads, self.limit // MERGE_LIMIT))
-        placing = Placing(self.to, self.folder, n_features, self._memory, n_threads)
+        placing = Placing(self.to, self.folder, n_features, self._memory, self._n_threads)
         return placing.place(shards, progress)
 
     def _labels(self, part: Part) -> list[object]:
