@@ -86,32 +86,28 @@ def predict(
         output = refuse_other_formats(Output.at(to, [model]))
         predictor = StreamPredictor(model_of(model), asked, output)
         return _predicted(to, PredictionCounts(predictor.run(), 0), started)
-    rows = _rows_to_predict(source, asked, to)
-    output = refuse_other_formats(Output.at(to, [model]))
+    rows = _rows_to_predict(source, asked)
+    output = refuse_other_formats(Output.at(to, [model, source, rows.sources]))
     with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
         job = PredictionJob(known, output, asked, resources)
         counts = job.run(rows, IfExists.REPLACE if overwrite else IfExists.REFUSE)
     return _predicted(to, counts, started)
 
 
-def _rows_to_predict(source: Any, asked: PredictOptions, to: str | Path) -> DatasetInput | RawInput:
-    """Return the rows of a source: a dataset, a split of it, or raw files and arrays, without `to`."""
+def _rows_to_predict(source: Any, asked: PredictOptions) -> DatasetInput | RawInput:
+    """Return the rows of a source: a dataset, a split of it, or raw files and arrays."""
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.raw_input import RawInput
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
-    from bigmc.store.files.outputs import refuse_inputs
 
     if is_dataset(source):
         dataset = Dataset.open(source)
-        refuse_inputs(to, [source, dataset])
         identity = dataset.identity if dataset.path else None
         return DatasetInput(dataset if asked.split is None else dataset[asked.split], identity)
     if asked.split is not None:
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    rows = RawInput(source, asked)
-    refuse_inputs(to, [source, rows.sources])
-    return rows
+    return RawInput(source, asked)
 
 
 def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> PredictResult:

@@ -10,6 +10,7 @@ from bigmc.engine import Resources
 from bigmc.inference.memory import divide_limit
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
+from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.store.dataset import Dataset
@@ -21,6 +22,11 @@ class DatasetInput:
 
     dataset: Dataset
     identity: str | None = None
+
+    @property
+    def sources(self) -> list[Dataset]:
+        """The dataset."""
+        return [self.dataset]
 
     def plan(
         self, model: ModelSource, options: PredictOptions, resources: Resources, part_bytes: int | None
@@ -50,4 +56,6 @@ class DatasetInput:
             predicted = pa.array(model.scorer.shard_codes(shard, scratch_bytes))
         rows = shard.table(["row_id", *predictor.kept.names])
         kept = rows.select(predictor.kept.names).cast(predictor.kept)
-        return predictor.table(rows.column("row_id").to_numpy(), predicted, scores, kept), []
+        return predictor.table(
+            rows.column("row_id").to_numpy(), predicted, scores, kept
+        ), REJECT_SCHEMA.empty_table()

@@ -6,11 +6,12 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
+from bigmc.inference.part_predictor import Predicted
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import write_atomic
 from bigmc.store.files.untrusted import check_types, parse_json
@@ -21,9 +22,6 @@ SECONDS_BETWEEN_COMMITS = 2.0
 """Maximum work repeated after a kill; committing more often would wait for the disk."""
 
 _READ_BYTES = 1 << 20
-
-Tables = tuple[pa.Table, pa.Table]
-"""Predictions of a part, and its rejected rows."""
 
 
 class Journal:
@@ -55,13 +53,13 @@ class Journal:
         self.n_parts = self._bytes = 0
         self._hash, self._hashed = hashlib.sha256(), 0
 
-    def replay(self) -> Iterator[Tables]:
+    def replay(self) -> Iterator[Predicted]:
         """Yield the tables of every part that was committed."""
         with open(self._parts, "rb") as file:
             for _ in range(self.n_parts):
                 yield _read_table(file), _read_table(file)
 
-    def append(self, tables: Sequence[pa.Table]) -> None:
+    def append(self, tables: Predicted) -> None:
         """Add a part; from time to time, commit all parts to survive a kill or a power cut."""
         for table in tables:
             with pa.ipc.new_stream(self._file, table.schema) as stream:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bigmc.inference.prediction_plan import PredictionPlan
 from bigmc.inference.samples import feature_spec_of, usable_rows
 from bigmc.ingestion.parts.scan import EVERYTHING, Batch, Part, ReadRequest
-from bigmc.ingestion.readers.rejects import Reject
+from bigmc.ingestion.readers.rejects import Reject, rejects_table
 from bigmc.model import Model, ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.store.shards.csr import Rows
@@ -20,7 +20,8 @@ from bigmc.store.shards.csr import Rows
 N_ODD = "n_odd_values"
 """Metadata of a table of predictions: how many values were no numbers or dates and counted as missing."""
 
-Predicted = tuple[pa.Table, list[Reject]]
+Predicted = tuple[pa.Table, pa.Table]
+"""Predictions of a part, and its rejected rows."""
 Scored = tuple[NDArray[np.int64], pa.Array, NDArray[np.float64]]  # ids, codes or sets, scores if wanted
 
 
@@ -65,7 +66,7 @@ class PartPredictor:
         ids, predicted, scores = zip(*done, strict=True)
         values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
         table = self.table(*values, pa.concat_tables(kept))
-        return table.replace_schema_metadata({N_ODD: str(n_odd)} if n_odd else None), rejects
+        return table.replace_schema_metadata({N_ODD: str(n_odd)} if n_odd else None), rejects_table(rejects)
 
     def of_rows(self, first: int, rows: Rows, kept: pa.Table) -> pa.Table:
         """Return the predictions of rows, with ids from `first` on; `kept` has the columns to copy."""

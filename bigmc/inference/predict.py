@@ -18,18 +18,18 @@ import pyarrow as pa
 
 from bigmc.engine import Resources
 from bigmc.errors import DataError
-from bigmc.inference.journal import PARTS, POSITION, Journal, Tables
+from bigmc.inference.journal import PARTS, POSITION, Journal
 from bigmc.inference.part_predictor import N_ODD, PartPredictor, Predicted
 from bigmc.inference.prediction_plan import PredictionPlan
 from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
-from bigmc.ingestion.readers.rejects import REJECT_SCHEMA, rejects_table
+from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.lazy import LazyModule
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.progress import Progress
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import sha256
+from bigmc.store.files.file_checks import sha256
 from bigmc.store.files.outputs import IfExists, Output, OutputKind
 from bigmc.store.files.receipt import Receipt
 from bigmc.store.files.work_file import read_work_file, write_work_file
@@ -160,7 +160,7 @@ class PredictionJob:
         return counts
 
     def _write_tables(
-        self, schema: pa.Schema, n_rows: int, tables: Iterator[Tables], file: IO[bytes], rejects: Path
+        self, schema: pa.Schema, n_rows: int, tables: Iterator[Predicted], file: IO[bytes], rejects: Path
     ) -> PredictionCounts:
         n_samples = n_rejects = n_odd = 0
         with ExitStack() as files:
@@ -183,7 +183,7 @@ class PredictionJob:
     def _stream(self, source: PredictionInput) -> PredictionCounts:
         plan, predictor = source.plan(self.model, self.options, self.resources, None)
         parts = plan.engine.map(source.predict, plan.parts, predictor)
-        tables = ((table, rejects_table(bad)) for _, (table, bad) in parts)
+        tables = (tables for _, tables in parts)
         with closing(self.output.open_stream()) as file:
             return self._write_tables(predictor.schema, plan.n_rows, tables, file, Path(os.devnull))
 
@@ -208,12 +208,11 @@ class PredictionJob:
 
 def _tables(
     source: PredictionInput, plan: PredictionPlan, predictor: PartPredictor, journal: Journal
-) -> Iterator[Tables]:
+) -> Iterator[Predicted]:
     """Yield the tables of all parts: finished ones of an interrupted run, then new ones."""
     yield from journal.replay()
     missing = plan.parts[journal.n_parts :]
-    for _, (table, bad) in plan.engine.map(source.predict, missing, predictor):
-        rejects = rejects_table(bad)
+    for _, tables in plan.engine.map(source.predict, missing, predictor):
         if len(missing) > 1:
-            journal.append((table, rejects))
-        yield table, rejects
+            journal.append(tables)
+        yield tables

@@ -25,7 +25,8 @@ from bigmc.options.raw import RawOptions
 from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import IfBusy, exclusive, file_entry, remove_tree, write_atomic
+from bigmc.store.files.atomic import IfBusy, exclusive, remove_tree, write_atomic
+from bigmc.store.files.file_checks import file_entry
 from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, Manifest, read_manifest
 from bigmc.store.files.object_store import building_folder, publish
 from bigmc.store.snapshot import append_address, append_folder

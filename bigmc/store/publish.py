@@ -17,7 +17,8 @@ from bigmc.store.block import INDEX_BYTES, OFFSET_BYTES, BlockBuffers, read_bloc
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, file_entry, write_atomic
+from bigmc.store.files.atomic import PARTIAL, write_atomic
+from bigmc.store.files.file_checks import file_entry
 from bigmc.store.files.layout import (
     CLASSES,
     FORMAT_VERSION,

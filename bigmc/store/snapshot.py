@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from bigmc.errors import StoreError
 from bigmc.store.classes import StoredLabels
-from bigmc.store.files.atomic import sha256
 from bigmc.store.files.file_checks import check_file, check_sizes
 from bigmc.store.files.layout import (
     APPENDS,
@@ -31,6 +30,7 @@ from bigmc.store.files.layout import (
     STATISTICS,
     Manifest,
     damaged,
+    read_appended,
     read_manifest,
 )
 from bigmc.store.files.object_store import Origin, find, is_remote, seek
@@ -91,16 +91,10 @@ def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest
     if is_remote(path):
         return _remote_ingests(str(path), n_appends)
     path = Path(path)
-    first = Ingest(path, read_manifest(path))
-    ingests = [first]
-    for file in first.manifest.appends[:n_appends]:
-        folder = (path / file.path).parent
-        manifest = read_manifest(folder)
-        if sha256(path / file.path) != file.sha256:
-            raise damaged(path / file.path, "is not the manifest that was appended")
-        _check_appended(first.manifest, manifest, path / file.path)
-        ingests.append(Ingest(folder, manifest))
-    return tuple(ingests)
+    first = read_manifest(path)
+    folders = [((path / file.path).parent, file.sha256) for file in first.appends[:n_appends]]
+    appended = [Ingest(folder, read_appended(folder, first, digest)) for folder, digest in folders]
+    return (Ingest(path, first), *appended)
 
 
 def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
@@ -108,22 +102,12 @@ def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
     ingests: list[Ingest] = []
     origin: Origin | None = find(url)
     while origin is not None:
-        manifest = read_manifest(origin.folder)
-        if ingests:
-            _check_appended(ingests[0].manifest, manifest, origin.folder / MANIFEST)
-        ingests.append(Ingest(origin.folder, manifest, origin))
+        folder = origin.folder
+        manifest = read_appended(folder, ingests[0].manifest) if ingests else read_manifest(folder)
+        ingests.append(Ingest(folder, manifest, origin))
         number = len(ingests)
         origin = seek(append_address(url, number)) if n_appends is None or number <= n_appends else None
     return tuple(ingests)
-
-
-def _check_appended(first: Manifest, appended: Manifest, file: Path) -> None:
-    """Raise an error if an appended manifest does not fit the first."""
-    for name in ("n_features", "weighting", "label_sets"):
-        if getattr(appended, name) != getattr(first, name):
-            raise damaged(file, f"its {name} is not that of the dataset")
-    if appended.appends:
-        raise damaged(file, "something is appended to it, not to the dataset")
 
 
 def append_address(url: str, number: int) -> str:

@@ -29,7 +29,8 @@ from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import largest_alpha
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, exclusive, replacing, sha256, write_atomic
+from bigmc.store.files.atomic import PARTIAL, exclusive, replacing, write_atomic
+from bigmc.store.files.file_checks import sha256
 from bigmc.store.files.object_store import local_file, read_file
 from bigmc.store.files.outputs import IfExists, Output
 from bigmc.store.files.receipt import Receipt

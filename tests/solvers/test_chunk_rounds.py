@@ -80,11 +80,13 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
 
 
 def pairs():
-    return [(loss, penalty, 1e-3 if penalty == "l1" else 0.0) for loss in LOSSES for penalty in PENALTIES]
+    """Yield every pair without or with an intercept, in turn: each loss and each penalty has both."""
+    for i, loss in enumerate(LOSSES):
+        for j, penalty in enumerate(PENALTIES):
+            yield loss, penalty, 1e-3 if penalty == "l1" else 0.0, (i + j) % 2 == 1
 
 
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize(("loss", "penalty", "ridge"), pairs())
+@pytest.mark.parametrize(("loss", "penalty", "ridge", "fit_intercept"), pairs())
 def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge, fit_intercept):
     _, dataset = made(sets=loss == "multilabel_ranking")
     options = {"loss": loss, "penalty": penalty, "ridge": ridge, "fit_intercept": fit_intercept}
@@ -184,8 +186,13 @@ def weighted_optimum(weighting, alpha):
 
 
 # alpha: of a smaller one rounds take four times as long
-@pytest.mark.parametrize(("weighting", "alpha"), [(Weighting(), 1e-2), (Weighting(l2=True, idf=True), 4e-3)])
-@pytest.mark.parametrize(("parts", "held"), [(2, 0), (8, 1 << 20), (3, 8000)])
+PLAIN, SCALED = (Weighting(), 1e-2), (Weighting(l2=True, idf=True), 4e-3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "held", "weighting", "alpha"),
+    [(2, 0, *SCALED), (8, 1 << 20, *PLAIN), (8, 1 << 20, *SCALED), (3, 8000, *PLAIN)],
+)
 def test_passes_over_parts_of_shards_prove_what_those_of_whole_ones_do(parts, held, weighting, alpha):
     dataset, weights, best = weighted_optimum(weighting, alpha)
     options = {"weights": weights, "fit_intercept": True, "alpha": alpha}

@@ -11,12 +11,11 @@ from bigmc.store.files import disk
 from bigmc.store.files.atomic import (
     IfBusy,
     exclusive,
-    file_entry,
     replace_folder,
     replacing,
-    sha256,
     write_atomic,
 )
+from bigmc.store.files.file_checks import file_entry, sha256
 
 
 def names(folder):

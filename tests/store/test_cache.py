@@ -123,6 +123,13 @@ def test_by_default_half_of_the_disk(copies, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: usage)
     open_copy("b").make_room(100)
     assert names(copies) == ["b"]
+    usage.free = 10_000
+    made("a", 3000, 10)
+    open_copy("b").make_room(100)
+    assert names(copies) == ["a", "b"]
+    usage.free = 4000
+    open_copy("b").make_room(1000)  # more than what was left of the last room
+    assert names(copies) == ["b"]
     monkeypatch.setenv("BIGMC_CACHE_SIZE", "much")
     with pytest.raises(BigmcError, match="BIGMC_CACHE_SIZE: 'much' is not a size"):
         open_copy("c").make_room(1)

@@ -29,6 +29,12 @@ def test_factors_are_one_over_the_deviations(units):
     np.testing.assert_allclose(scale, expected, rtol=1e-6)
 
 
+def test_a_column_of_zeros_stays_one():
+    X = np.array([[0.0, 1.0], [0.0, 3.0]])
+    scale = Dataset.from_arrays(X, [0, 1], weighting=SCALED).column_scale()
+    np.testing.assert_array_equal(scale, [1.0, 1.0])
+
+
 def test_the_dictionary_of_other_weightings_is_what_it_was():
     assert Weighting().to_dict() == {"binary": False, "l2": False, "idf": False}
     assert Weighting.from_dict(SCALED.to_dict()) == SCALED

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import zarr
 
 from bigmc.errors import DataError
-from bigmc.store.files.atomic import file_entry
+from bigmc.store.files.file_checks import file_entry
 from bigmc.store.files.layout import SHARDS, FileEntry, ShardEntry
 from bigmc.store.publish import finish_dataset
 from bigmc.store.shards import merge

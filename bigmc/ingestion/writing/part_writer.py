@@ -35,7 +35,8 @@ from bigmc.ingestion.writing.splits import assign_splits, group_hashes, row_frac
 from bigmc.lazy import LazyModule
 from bigmc.store.feature_map import Moments
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, file_entry, replacing
+from bigmc.store.files.atomic import PARTIAL, replacing
+from bigmc.store.files.file_checks import file_entry
 from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT
 from bigmc.store.row_hash import unit_interval
 from bigmc.store.shards.csr import Rows

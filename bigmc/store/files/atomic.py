@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import glob
-import hashlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -17,12 +16,10 @@ from filelock import FileLock, Timeout
 
 from bigmc.errors import BusyError
 from bigmc.store.files import disk
-from bigmc.store.files.layout import FileEntry
 
 #: Extension of files not yet in place, which killed writers leave behind.
 PARTIAL = ".partial"
 
-_READ_BYTES = 1 << 20
 _FOLDER_TRIALS = 20
 
 
@@ -90,20 +87,6 @@ def write_atomic(path: Path, content: bytes) -> None:
     """Write a file atomically: readers see the old contents or the new."""
     with replacing(path) as file:
         file.write(content)
-
-
-def file_entry(path: Path, relative_to: Path) -> FileEntry:
-    """Return size and SHA-256 of a file."""
-    return FileEntry(path.relative_to(relative_to).as_posix(), path.stat().st_size, sha256(path))
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits, without holding the file in memory."""
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while piece := file.read(_READ_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 class IfBusy(Enum):

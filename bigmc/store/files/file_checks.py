@@ -1,14 +1,30 @@
-"""Compare the files of a dataset with its manifest."""
+"""Sizes and SHA-256 of files: as a manifest lists them, and compared with it."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from bigmc.store.files.atomic import sha256
 from bigmc.store.files.layout import FileEntry, damaged
+
+_READ_BYTES = 1 << 20
+
+
+def file_entry(path: Path, relative_to: Path) -> FileEntry:
+    """Return size and SHA-256 of a file."""
+    return FileEntry(path.relative_to(relative_to).as_posix(), path.stat().st_size, sha256(path))
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits, without holding the file in memory."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(_READ_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def check_sizes(folder: Path, files: Iterable[FileEntry], root: Path) -> None:

@@ -188,6 +188,27 @@ def read_manifest(path: Path) -> Manifest:
     `StoreError` if the dataset is missing, unfinished or from another version, or the manifest is
     damaged.
     """
+    return _read_manifest(path)[0]
+
+
+def read_appended(path: Path, first: Manifest, sha256: str | None = None) -> Manifest:
+    """Read the manifest of an appended ingest, as `read_manifest`; `first` is that of the dataset.
+
+    `StoreError` also if its digest is not `sha256`, or it does not fit the first.
+    """
+    appended, digest = _read_manifest(path)
+    if sha256 not in (None, digest):
+        raise damaged(path / MANIFEST, "is not the manifest that was appended")
+    for name in ("n_features", "weighting", "label_sets"):
+        if getattr(appended, name) != getattr(first, name):
+            raise damaged(path / MANIFEST, f"its {name} is not that of the dataset")
+    if appended.appends:
+        raise damaged(path / MANIFEST, "something is appended to it, not to the dataset")
+    return appended
+
+
+def _read_manifest(path: Path) -> tuple[Manifest, str]:
+    """Return a manifest and the SHA-256 of its file."""
     file = path / MANIFEST
     try:
         text = file.read_bytes()
@@ -218,7 +239,7 @@ def read_manifest(path: Path) -> Manifest:
             fields[name] = tuple(FileEntry(**f) for f in fields.get(name, ()))
         manifest = Manifest(**fields)
         _check(manifest)
-        return manifest
+        return manifest, hashlib.sha256(text).hexdigest()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(file, f"not a manifest of version {version} ({error})") from None
 

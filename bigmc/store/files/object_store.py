@@ -24,8 +24,9 @@ from typing import Any
 from bigmc.errors import BigmcError, DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, remove_tree, sha256, write_atomic
+from bigmc.store.files.atomic import PARTIAL, remove_tree, write_atomic
 from bigmc.store.files.cache import Copy, cache_folder, open_copy
+from bigmc.store.files.file_checks import sha256
 from bigmc.store.files.layout import MANIFEST, FileEntry, read_manifest
 
 BATCH = 32

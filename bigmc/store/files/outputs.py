@@ -17,8 +17,9 @@ from typing import IO, Any
 
 from bigmc.errors import DataError
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import sha256, write_atomic
+from bigmc.store.files.atomic import write_atomic
 from bigmc.store.files.cache import cache_folder
+from bigmc.store.files.file_checks import sha256
 from bigmc.store.files.object_store import Address, is_remote
 from bigmc.store.files.receipt import Receipt
 

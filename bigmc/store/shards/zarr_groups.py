@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import file_entry, write_atomic
+from bigmc.store.files.atomic import write_atomic
+from bigmc.store.files.file_checks import file_entry
 from bigmc.store.files.layout import GROUP, FileEntry
 
 

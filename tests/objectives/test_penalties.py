@@ -1,0 +1,77 @@
+"""Penalties near some weights, against their definition: finite differences and loops."""
+
+import numpy as np
+import pytest
+
+from bigmc.objectives.penalties import GROUP_LASSO, LARGEST, LASSO, PENALTIES, SPARSE_GROUP
+
+SMOOTH = pytest.mark.parametrize("penalty", [GROUP_LASSO, LASSO, SPARSE_GROUP], ids=lambda p: p.name)
+STEP = 1e-5
+
+
+def near(penalty):
+    """Rows of weights with one that is zero, a factor for each row, and the penalty near them."""
+    random = np.random.default_rng(0)
+    rows = random.uniform(0.5, 2.0, (6, 4)) * random.choice([-1, 1], (6, 4))
+    rows[2, 1] = 0.0
+    alphas = random.uniform(0.1, 1.0, 6)
+    return rows, alphas, penalty.restricted(rows, alphas)
+
+
+def value(penalty, rows, alphas):
+    return sum(alpha * penalty.value(row[np.newaxis]) for row, alpha in zip(rows, alphas, strict=True))
+
+
+@SMOOTH
+def test_the_derivatives_along_a_direction_are_those_of_the_value(penalty):
+    rows, alphas, restricted = near(penalty)
+    for seed in range(5):
+        # without a group the penalty has no derivative at a weight that is zero, which is not free there
+        direction = np.random.default_rng(seed).standard_normal(rows.shape) * restricted.free
+        values = [value(penalty, rows + t * STEP * direction, alphas) for t in (-1, 0, 1)]
+        slope = (restricted.gradient * direction).sum()
+        assert slope == pytest.approx((values[2] - values[0]) / (2 * STEP), rel=1e-6)
+        across = (direction**2).sum(axis=1) - (restricted.unit * direction).sum(axis=1) ** 2
+        bend = (values[2] - 2 * values[1] + values[0]) / STEP**2
+        assert restricted.curvature @ across == pytest.approx(bend, rel=1e-3, abs=1e-4)
+        change = restricted.change(rows + 0.3 * direction)
+        expected = value(penalty, rows + 0.3 * direction, alphas) - value(penalty, rows, alphas)
+        assert change == pytest.approx(expected, rel=1e-9)
+
+
+@SMOOTH
+def test_weights_are_turned_with_their_sign_or_with_their_row(penalty):
+    rows, _, restricted = near(penalty)
+    step = np.zeros_like(rows)
+    step[0] = -2.0 * rows[0]  # the whole row
+    step[1, 0] = -1.5 * rows[1, 0]  # one weight
+    step[3] = -0.5 * rows[3]  # none
+    step[4] = np.array([-9.0, 0.1, 0.1, 0.1]) * rows[4]  # one weight, and with it the direction of the row
+    step[5] = -rows[5]  # to zero
+    moved = rows + step
+    for (j, r), turned in np.ndenumerate(restricted.turned(step)):
+        sign = penalty.l1_ratio > 0 and moved[j, r] * rows[j, r] <= 0
+        direction = penalty.l1_ratio < 1 and moved[j] @ rows[j] <= 0
+        moves = rows[j, r] != 0 or penalty.l1_ratio == 0
+        assert turned == ((sign or direction) and moves), (j, r)
+
+
+def test_a_factor_of_zero_leaves_weights_free():
+    rows = np.array([[1.0, -2.0]])
+    restricted = SPARSE_GROUP.restricted(rows, np.zeros(1))
+    assert restricted.free.all()
+    assert not restricted.turned(-2.0 * rows).any()
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=lambda p: p.name)
+def test_no_dual_norm_is_longer_than_the_conversion_says(penalty, n_classes):
+    """By duality it is enough that the penalty, times the conversion, is at least the Euclidean norm."""
+    random = np.random.default_rng(1)
+    points = random.standard_normal((200, n_classes)) ** 3
+    points[0] = 1.0  # the shortest maximum for its length
+    values = np.array([penalty.value(point[np.newaxis]) for point in points])
+    ratio = (np.linalg.norm(points, axis=1) / values).max()
+    assert ratio <= penalty.dual_conversion(n_classes) * (1 + 1e-12)
+    if penalty is LARGEST:
+        assert ratio == pytest.approx(penalty.dual_conversion(n_classes))
