@@ -59,7 +59,11 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Bytes of the decoded arrays."""
-        return self.indptr.nbytes + self.indices.nbytes + self.data.nbytes
+        return self.bytes_as(self.data.dtype)
+
+    def bytes_as(self, dtype: np.dtype[Any]) -> int:
+        """Return the bytes that the decoded arrays would have with values of this dtype."""
+        return self.indptr.nbytes + self.nnz * (INDEX_BYTES + dtype.itemsize)
 
 
 class BlockBuffers:

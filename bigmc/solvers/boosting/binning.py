@@ -137,7 +137,7 @@ class BinnedSource:
         return bins.edges[bins.starts[column] : bins.starts[column + 1]]
 
     def _coded(self, number: int, block: Block) -> CodedBlock:
-        self.bytes_read += block.nbytes
+        self.bytes_read += block.bytes_as(self.dataset.dtype)
         parts = equal_parts((block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0) + 1, _PARTS)
         bins = self._bins[number]
         if bins is None:

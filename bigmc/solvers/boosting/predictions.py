@@ -84,8 +84,8 @@ class Responses(ABC):
 
     def keep(self, slots: NDArray[np.int64]) -> None:
         """Free all other slots."""
-        in_use = np.fromiter(self._keys, np.int64, len(self._keys))
-        for slot in np.setdiff1d(in_use, slots).tolist():
+        kept = set(slots.tolist())
+        for slot in [slot for slot in self._keys if slot not in kept]:
             del self._slots[self._keys.pop(slot)]
             self._free.append(slot)
         self._free.sort(reverse=True)

@@ -62,6 +62,7 @@ class CodeTables:
         self._chosen: Columns = None
         self._kept: list[Table] | None = None
         self._sizes: tuple[int, int] | None = None
+        self._kept_groups: list[_Group] | None = None
 
     def choose(self, columns: Columns) -> None:
         """Set the columns of the next passes, bool of shape (n_features,): None for all."""
@@ -69,7 +70,7 @@ class CodeTables:
             columns is not None and self._chosen is not None and np.array_equal(columns, self._chosen)
         )
         if not same:
-            self._chosen, self._kept, self._sizes = columns, None, None
+            self._chosen, self._kept, self._sizes, self._kept_groups = columns, None, None, None
 
     def __iter__(self) -> Iterator[Table]:
         """Yield the tables of the chosen columns."""
@@ -97,6 +98,8 @@ class CodeTables:
         """Bytes of all tables, and cells of a histogram, of the chosen columns: computed once for them."""
         if self._sizes is None:
             groups = list(self._groups(self._chosen))
+            if self._source.keeps:  # else each holds the codes of its block
+                self._kept_groups = groups
             n_bytes = sum(self._bytes(group) for group in groups)
             self._sizes = n_bytes, sum(int(group.cells.sum()) for group in groups)
         return self._sizes
@@ -132,7 +135,8 @@ class CodeTables:
     def _tables(self, columns: Columns, memory: Callable[[int], NDArray[np.uint8]]) -> Iterator[Table]:
         """Yield the tables of some columns, in memory of so many bytes each."""
         at = 0
-        for group in self._groups(columns):
+        chosen = self._kept_groups if columns is self._chosen else None
+        for group in self._groups(columns) if chosen is None else chosen:
             table = self._table(group, memory(self._bytes(group)), at)
             yield table
             at += table.n_cells

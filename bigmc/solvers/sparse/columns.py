@@ -115,7 +115,7 @@ class BlockSource:
     Attributes
     ----------
     bytes_read : int
-        Decoded bytes read from the shards so far.
+        Decoded bytes read from the shards so far, of values as they are stored.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class BlockSource:
             for number in numbers:
                 if number not in self._kept:
                     self._kept[number] = read_block(self.dataset, *self.ranges[number], dtype=self._dtype)
-                    self.bytes_read += self._kept[number].nbytes
+                    self.bytes_read += self._kept[number].bytes_as(self.dataset.dtype)
                 yield number, self._kept[number]
             return
         wanted = list(numbers)
