@@ -58,11 +58,11 @@ def is_folder(path: str | Path) -> bool:
 
 
 def local_folder(path: str | Path, what: str) -> Path:
-    """Return the path of a folder, which must be on a local disk."""
+    """Return the path of a result, which must be on a local disk."""
     from bigmc.store.files.object_store import is_remote
 
     if is_remote(path):
-        raise DataError(f"{path}: {what} needs a local disk", "give the path of a folder")
+        raise DataError(f"{path}: {what} needs a local disk", "give a path on this machine with --to")
     return Path(path)
 
 

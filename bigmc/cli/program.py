@@ -126,7 +126,7 @@ def main() -> NoReturn:
 def _describe(error: OSError) -> str:
     where = f" while writing {error.filename}" if error.filename else ""
     if error.errno == errno.ENOSPC:
-        return f"no space left on the disk{where}; free some space and run the same command again: it resumes"
+        return f"no space left on the disk{where}; free some space there and repeat the command: it resumes"
     if error.errno == errno.EFBIG:
         return f"a file would exceed the system's size limit{where}; raise the limit (ulimit -f) and rerun"
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and error.filename:

@@ -43,8 +43,9 @@ def test_a_full_disk_is_an_error_at_once(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match="no space") as caught:
         file_array((10,), np.float64, tmp_path)
+    assert caught.value.filename.startswith(f"{tmp_path}/")
     assert not list(tmp_path.iterdir())
 
 

@@ -208,7 +208,7 @@ def test_disk_full_then_rerun(here, monkeypatch, capsys):
         train = TRAIN.replace("new.model", "new.disk/m")
         status, _, err = run(monkeypatch, capsys, train)
         assert status == 1
-        assert "bigmc: no space left on the disk" in err
+        assert "bigmc: no space left on the disk while writing new.disk/" in err
         assert "Traceback" not in err
         subprocess.run(["mount", "-o", "remount,size=8m", disk], check=True)
         assert run(monkeypatch, capsys, train)[0] == 0

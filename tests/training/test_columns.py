@@ -258,6 +258,12 @@ def test_tables_that_cannot_be_read_say_what_would_help(tmp_path, content, messa
         bigmc.fit(str(tmp_path / "t.csv"), tmp_path / "m", label="y")
 
 
+def test_a_table_of_objects_alone_says_how_their_fields_are_named(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"doc": {"text": "a b"}, "y": 1}\n{"doc": {"text": "c"}, "y": 2}\n')
+    with pytest.raises(DataError, match=r"name fields of 'doc': --text doc\.FIELD"):
+        bigmc.fit(str(tmp_path / "t.jsonl"), tmp_path / "m", label="y")
+
+
 @pytest.mark.filterwarnings("error")
 def test_one_number_of_infinite_square_leaves_its_column_useful(tmp_path):
     rng = np.random.default_rng(0)

@@ -338,10 +338,11 @@ def _kinds(columns: Sequence[_Column], options: IngestKeywords) -> tuple[str, ..
     categories = tuple(column.name for column in useful if not column.is_number and column.is_category)
     texts = tuple(column.name for column in useful if not (column.is_number or column.is_category))
     if not (useful or dates):
-        raise DataError(
-            "the table has no usable feature columns",
-            "name some with --text, --categorical, --one-hot or --dense",
-        )
+        objects = [column.name for column in columns if column.is_object]
+        cure = "name some with --text, --categorical, --one-hot or --dense"
+        if objects:
+            cure = f"name fields of {objects[0]!r}: --text {objects[0]}.FIELD, or --dense, --categorical"
+        raise DataError("the table has no usable feature columns", cure)
     if dense:
         options["dense"] = dense
     if dates:

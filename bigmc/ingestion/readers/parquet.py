@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ from bigmc.ingestion.readers.rejects import Reject, settle
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.sources.source import Source, open_file, status_of
 from bigmc.lazy import LazyModule
+from bigmc.store.files import disk
 from bigmc.store.files.object_store import is_remote
 
 pc = LazyModule("pyarrow.compute")
@@ -58,6 +60,8 @@ def _refusing(path: str) -> Iterator[None]:
     except (DataError, MemoryError):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of a scratch file
+            raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{path}: not a readable Parquet file ({reason})", "check the file, or download it again"
@@ -293,7 +297,7 @@ def _by_columns(
             with _refusing(path):
                 table = file.read_row_group(group, columns=columns, use_threads=False).combine_chunks()
                 table = pa.Table.from_batches([select(batch, columns) for batch in table.to_batches()])
-                with pa.ipc.new_file(name, table.schema) as writer:
+                with disk.naming(name), pa.ipc.new_file(name, table.schema) as writer:
                     writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
                 del table
             pieces.append(pa.ipc.open_file(pa.memory_map(name)).read_all().combine_chunks())

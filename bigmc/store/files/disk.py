@@ -70,6 +70,17 @@ calls = SystemCalls()
 """The calls of this process."""
 
 
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Add the file to an error of a system call that knows only its handle."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 class OutputFile(io.RawIOBase):
     """A file open for writing; it has no ``fileno``, so all writes go through `calls`."""
 
@@ -89,7 +100,8 @@ class OutputFile(io.RawIOBase):
 
     def write(self, content: Any) -> int:
         """Write bytes, perhaps fewer than given, and return how many."""
-        written = calls.write(self._handle, content, self._at)
+        with naming(self.name):
+            written = calls.write(self._handle, content, self._at)
         self._at += written
         return written
 
@@ -106,12 +118,14 @@ class OutputFile(io.RawIOBase):
     def truncate(self, size: int | None = None) -> int:
         """Cut the file and return its size."""
         size = self._at if size is None else size
-        calls.truncate(self._handle, size)
+        with naming(self.name):
+            calls.truncate(self._handle, size)
         return size
 
     def sync(self) -> None:
         """Make the contents survive a power cut."""
-        calls.sync(self._handle)
+        with naming(self.name):
+            calls.sync(self._handle)
 
     def lock(self) -> None:
         """Hold the file's lock until it is closed, where the file system has locks."""
@@ -122,7 +136,8 @@ class OutputFile(io.RawIOBase):
         """Close the file."""
         if not self.closed:
             super().close()
-            calls.close(self._handle)
+            with naming(self.name):
+                calls.close(self._handle)
 
 
 def new_file(path: Path | str) -> OutputFile:
@@ -174,10 +189,11 @@ def sync(path: Path | str) -> None:
     """Make the contents of a file, or the names in a folder, survive a power cut."""
     is_folder = os.path.isdir(path)
     handle = calls.open(str(path), _DIRECTORY if is_folder else os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        calls.sync(handle)
-    finally:
-        calls.close(handle)
+    with naming(path):
+        try:
+            calls.sync(handle)
+        finally:
+            calls.close(handle)
 
 
 def sync_tree(folder: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from bigmc.store.files import disk
+
 
 def file_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> NDArray[Any]:
     """Return an array of zeros, mapped from a file instead of allocated in memory.
@@ -25,11 +27,12 @@ def file_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = N
     handle, name = tempfile.mkstemp(prefix="bigmc-array-", dir=folder)
     try:
         os.unlink(name)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, 0, size)
-        else:  # no such call on macOS
-            os.ftruncate(handle, size)
-        pages = mmap.mmap(handle, size)
+        with disk.naming(name):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle, 0, size)
+            else:  # no such call on macOS
+                os.ftruncate(handle, size)
+            pages = mmap.mmap(handle, size)
     finally:
         os.close(handle)
     return np.frombuffer(pages, dtype).reshape(shape)

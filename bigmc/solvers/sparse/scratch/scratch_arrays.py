@@ -13,6 +13,8 @@ import numpy as np
 from numcodecs import blosc
 from numpy.typing import NDArray
 
+from bigmc.store.files import disk
+
 
 class Stored(NamedTuple):
     """Where a compressed array lies in memory or else in the file, and its size in elements."""
@@ -49,8 +51,8 @@ class ScratchArrays:
 
     def __init__(self, folder: Path | None, most_held: int) -> None:
         self._held, self.held_bytes = _pages(most_held), 0
-        handle, name = tempfile.mkstemp(prefix="bigmc-columns-", dir=folder)
-        os.unlink(name)  # the system removes it with the last descriptor, however the process ends
+        handle, self._name = tempfile.mkstemp(prefix="bigmc-columns-", dir=folder)
+        os.unlink(self._name)  # the system removes it with the last descriptor, however the process ends
         self._file = handle
         self.written_bytes, self._lock = 0, threading.Lock()
 
@@ -97,7 +99,8 @@ class ScratchArrays:
             self.written_bytes += len(data)
         written = 0
         while written < len(data):
-            written += os.pwrite(self._file, data[written:], start + written)
+            with disk.naming(self._name):
+                written += os.pwrite(self._file, data[written:], start + written)
         return Stored(start, len(data), size)
 
 
