@@ -82,8 +82,10 @@ def test_gradients_end_in_their_ball(loss, penalty, alpha, ridge, weighted):
     assert point.excess().max() <= 2e-2 * before
 
 
-@pytest.mark.parametrize(("loss", "penalty", "alpha"), PAIRS)
-@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "penalty", "alpha", "fit_intercept"),
+    [(*PAIRS[0], False), *((*pair, True) for pair in PAIRS[:2]), (*PAIRS[2], False), (*PAIRS[3], True)],
+)
 def test_the_bound_is_one_and_what_it_loses_is_a_fraction_of_what_scaling_loses(
     loss, penalty, alpha, fit_intercept
 ):
