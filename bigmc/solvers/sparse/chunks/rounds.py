@@ -4,9 +4,9 @@ The columns of the candidates, features that may get weights, are compressed in 
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
 loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
 gradient at the trial, those after the previous round. With more candidates than sweeps have memory for, a
-round takes stochastic steps along all samples (`stochastic_rounds`). The next trial is a mean of what the last
-rounds came to (`anderson`). A trial with a larger objective is discarded and the damping grows; else it shrinks.
-With one chunk a round finds the optimum of the candidates.
+round takes stochastic steps along all samples (`stochastic_rounds`). The next trial is a mean of what the
+last rounds came to (`anderson`). A trial with a larger objective is discarded and the damping grows; else
+it shrinks. With one chunk a round finds the optimum of the candidates.
 
 When rounds gain little, a pass over all entries gives the certificate and new candidates (`certificate`).
 """
