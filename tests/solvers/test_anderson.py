@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from bigmc.solvers.sparse.chunks.anderson import next_weights
+from bigmc.solvers.sparse.chunks.anderson import next_weights, past_rounds
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.state import PastRound, State
 
@@ -96,3 +96,11 @@ def test_past_rounds_are_saved():
     assert saved[0].end.rows.tobytes() == state.past[0].end.rows.tobytes()
     assert saved[0].moves.tobytes() == state.past[0].moves.tobytes()
     assert saved[0].intercept.tobytes() == state.past[0].intercept.tobytes()
+
+
+def test_past_rounds_end_where_many_candidates_are_new():
+    start, end = weights(np.random.default_rng(0), 10), weights(np.random.default_rng(1), 12)
+    past = [PastRound.of(start, end)]
+    state = State(*end, layers=[np.arange(90), np.arange(90, 100)], past=past)
+    assert past_rounds(state, 10) is past
+    assert past_rounds(state, 11) == []

@@ -157,7 +157,7 @@ class State:
     round_bytes : int
         Read by the last round.
     past : list of PastRound
-        The last rounds since the last pass.
+        The last rounds over about the same candidates, none of which was given up.
     """
 
     coef: Coefficients

@@ -3,12 +3,10 @@
 The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
 loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
-gradient at the trial, those after the previous round. With more candidates than sweeps have memory for, a
-round takes stochastic steps along all samples (`stochastic_rounds`). The next trial is a mean of what the
-last rounds came to (`anderson`). A trial with a larger objective is discarded and the damping grows; else
-it shrinks. With one chunk a round finds the optimum of the candidates.
-
-When rounds gain little, a pass over all entries gives the certificate and new candidates (`certificate`).
+gradient at the trial: a mean of what the last rounds came to (`anderson`). If its objective is larger, it is
+discarded and the damping grows; else it shrinks. For more candidates than sweeps have memory for, a round
+takes stochastic steps (`stochastic_rounds`). With one chunk it finds the optimum of the candidates. When
+rounds gain little, a pass over all entries gives certificate and candidates (`certificate`).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
-from bigmc.solvers.sparse.chunks.anderson import MOST_PAST, next_weights
+from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
 from bigmc.solvers.sparse.chunks.candidate_gradients import extended
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Conditions, Further, Looks
@@ -44,15 +42,13 @@ from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
-from bigmc.solvers.sparse.state import Evaluated, PastRound, State
+from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
 #: The first damping for every chunk, the same for stochastic steps, the least, and factors of rounds.
 _DAMPING, _DAMPING_BY_ROWS, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 1.0, 0.02, 2.0, 0.85
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
-#: Weights, and the intercept of shape (n_classes,).
-_Weights = tuple[Coefficients, NDArray[np.float64]]
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
 _ROUNDING = 4.0
 
@@ -247,6 +243,7 @@ class ChunkRounds:
                 state.layers = self._columns.choose(state, union(known, before))
                 self._write()
             new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
+            state.past = past_rounds(state, len(new))
             if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
                 self._evaluate()
             elif len(new):
@@ -340,21 +337,9 @@ class ChunkRounds:
         good = self._accept(evaluation.result(), progress) if evaluation else True
         state.trial = good and weights.finite
         if state.trial:
-            self._try_next(start, (weights.coef(task.width), weights.intercept))
-            return
-        state.past = []
-        if good:
+            take_next(state, joined(state), start, (weights.coef(task.width), weights.intercept))
+        elif good:
             state.damping *= _GROWTH
-
-    def _try_next(self, start: _Weights, end: _Weights) -> None:
-        """Take the weights that this round and those before it lead to for the next trial."""
-        state, anchor = self.state, self.state.anchor
-        assert anchor is not None
-        rounds = [*state.past, PastRound.of(start, end)]
-        curvature = anchor.of_features(joined(state), end[0].features).curvature
-        accelerated = next_weights(rounds, curvature, anchor.intercept_curvature) if state.past else None
-        state.coef, state.intercept = accelerated or end
-        state.past = rounds[-MOST_PAST:]
 
     def _follow(self, progress: ProgressCallback) -> None:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
@@ -379,7 +364,7 @@ class ChunkRounds:
         assert anchor is not None
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-            state.damping *= _GROWTH
+            state.damping, state.past = _GROWTH * state.damping, []
             return False
         state.gain = 1.0 - reached.objective / anchor.objective
         state.damping = max(_LEAST_DAMPING, _DECAY * state.damping)
@@ -413,4 +398,4 @@ class ChunkRounds:
                 break
         self._count_spill()
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept
-        state.trial, state.rounds, state.past = False, 0, []
+        state.trial, state.rounds = False, 0
