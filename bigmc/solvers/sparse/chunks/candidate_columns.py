@@ -315,7 +315,7 @@ class CandidateColumns:
             rows_of,
             state.most_held,
             self._plan.shard_parts,
-            task.engine,
+            engine=task.engine,
         )
 
     @property

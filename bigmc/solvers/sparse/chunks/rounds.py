@@ -98,10 +98,7 @@ class ChunkRounds:
             self._columns.close()
 
     def largest_norm(self) -> float:
-        """Return the largest dual norm of a gradient where no feature has weights.
-
-        Passes keep gradients of some features and bounds of others; they continue until the largest is known.
-        """
+        """Return the largest dual norm of a gradient without weights; passes go on until it is known."""
         state = self.state
         try:
             self._begin(Norms.EXACT)
