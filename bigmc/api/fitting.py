@@ -99,7 +99,6 @@ def fit(
     from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
     from bigmc.training.limits import Limits, tidy_after
-    from bigmc.training.pilot import TIME_SHARE
     from bigmc.training.winner import Splits
 
     started = time.monotonic()
@@ -118,8 +117,7 @@ def fit(
         if is_dataset(source):
             data, refit = Dataset.open(source), False
         else:
-            pilot_ends = math.inf if time_limit is None else started + TIME_SHARE * time_limit
-            resources = Resources(workers, limit, progress, pilot_ends)
+            resources = Resources(workers, limit, progress)
             data, kinds = _raw_data(source, target, dataset, given_options(options), resources)
             forget_tables()  # training hashes nothing
             tidy_after(data)
@@ -194,7 +192,7 @@ def _raw_data(
         options = kinds.options
         tidy()
     if "text" in options and isinstance(label, str):
-        options = _with_hashing(Path(f"{to}.fit"), source, options, resources)
+        options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
     elif label is None:
         raise DataError("no label column is given", "name it with --label")
     asked: IngestKeywords = {"split": SPLITS, **options}
@@ -202,7 +200,7 @@ def _raw_data(
     return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked), kinds
 
 
-def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources: Resources) -> IngestKeywords:
+def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
     """Return the options of ingest with the hashing chosen by a pilot, unless hashing is given."""
     from bigmc.engine.processes import tidy
     from bigmc.store.files import disk
@@ -216,8 +214,7 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources:
     if not file.exists():
         columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
         files = IngestOptions().but(options)
-        bits, limit = options.get("hash_bits"), resources.memory_limit
-        pilot = choose_hashing(source, columns, files, limit, bits, resources.ends)
+        pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"))
         tidy()
         disk.make_folder(folder)
         write_work_file(file, _advice(pilot))

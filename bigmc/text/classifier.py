@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import reprlib
-import time
 from typing import Any, Self
 
 import numpy as np
@@ -30,7 +29,7 @@ from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.best_model import best_model
 from bigmc.training.limits import Limits
-from bigmc.training.pilot import PILOT_ROWS, TIME_SHARE, PilotRows, choose_for_texts
+from bigmc.training.pilot import PILOT_ROWS, PilotRows, choose_for_texts
 from bigmc.training.trials import Course
 
 _COLUMN = "text"
@@ -113,9 +112,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         texts = _texts(X)
         with opened(self.engine) as engine:
             memory = resolve_limit(self.memory_limit, engine.process_memory)
-            started, seconds = time.monotonic(), math.inf if self.time_limit is None else self.time_limit
-            data = self._dataset(texts, labels, memory, started + TIME_SHARE * seconds)
-            seconds = max(seconds - (time.monotonic() - started), 0.0)
+            data = self._dataset(texts, labels, memory)
+            seconds = math.inf if self.time_limit is None else self.time_limit
             limits = Limits(memory, seconds, self.max_features)
             self.course_: Course
             self.course_, model = best_model(data, limits, engine)
@@ -149,9 +147,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         self.classifier_.save(path)
 
-    def _dataset(self, texts: pa.Array, labels: NDArray[Any], memory: int, ends: float) -> Dataset:
-        """Return the hashed texts; `ends` is of the choice of n-grams."""
-        hasher = self._hasher(texts, labels, memory, ends)
+    def _dataset(self, texts: pa.Array, labels: NDArray[Any], memory: int) -> Dataset:
+        """Return the hashed texts."""
+        hasher = self._hasher(texts, labels, memory)
         spec = FeatureSpec(text=(_COLUMN,), hasher=hasher)
         rows = spec.transform(pa.record_batch([texts], [_COLUMN]))
         assert isinstance(rows, Rows)
@@ -161,7 +159,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weighting = Weighting(l2=True, idf=True)
         return Dataset.from_arrays(matrix, labels, weighting=weighting, features=spec.to_dict())
 
-    def _hasher(self, texts: pa.Array, labels: NDArray[Any], memory: int, ends: float) -> TextHasher:
+    def _hasher(self, texts: pa.Array, labels: NDArray[Any], memory: int) -> TextHasher:
         analyzer: Any = self.analyzer
         if analyzer != "auto":
             return TextHasher(analyzer, self.ngrams, self.hash_bits or 18)
@@ -169,7 +167,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = np.flatnonzero(row_fractions(rows, _SEED) < PILOT_ROWS / max(len(texts), 1))
         sample = pa.table({_COLUMN: texts.take(pa.array(chosen))})
         drawn = PilotRows(sample, labels[chosen].astype(str))
-        pilot = choose_for_texts(drawn, len(texts), memory, self.hash_bits, ends)
+        pilot = choose_for_texts(drawn, len(texts), memory, self.hash_bits)
         if pilot is None:
             return TextHasher("word", self.ngrams, self.hash_bits or 18)
         named: Analyzer = pilot.hashing.analyzer

@@ -99,8 +99,8 @@ def is_for_boosting(dataset: Dataset, memory: int) -> bool:
     return keeps_codes(frequent_columns(dataset, MIN_FREQUENCY), memory, max(DEPTHS), BoostOptions().tol)
 
 
-def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting | None:
-    """Return the best settings tried; None where there is no time for any.
+def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
+    """Return the best settings tried.
 
     Parameters
     ----------
@@ -114,15 +114,11 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting 
     cross_validates = search.validation.cross_validates
     ladder, *others = [_Ladder(search, folder, _of_depth(d, search, dataset)) for d in _depths(dataset)]
     linear = search.trial_of(search.first)
-    if not ladder.has_time(ROUNDS[:2], linear.seconds):  # it takes longer than this
-        return None
     start = ladder.start
     if _is_outdone(start.trial, linear, SOON_OUTDONE):
         return start
     rounds = ladder.first_rounds
     for other in others:
-        if not other.has_time(ROUNDS[:2], start.trial.seconds):
-            break
         if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
     best = ladder.first
@@ -183,13 +179,7 @@ class _Ladder:
     def _first_tried(self) -> Sequence[Boosting]:
         fewer, more = self._started
         gains, rest = more.trial.log_loss < fewer.trial.log_loss, ROUNDS[2:]
-        seconds = more.trial.seconds * (ROUNDS[-1] - more.n_rounds) / more.n_rounds
-        goes_on = gains and rest and self.has_time(rest, seconds)
-        return (fewer, more, *(self._tried(rest) if goes_on else ()))
-
-    def has_time(self, rounds: Sequence[int], seconds: float) -> bool:
-        """Return whether numbers of rounds were tried before, or would be in time."""
-        return self._file(rounds, EVERY_FOLD).exists() or self._search.has_time(seconds)
+        return (fewer, more, *(self._tried(rest) if gains and rest else ()))
 
     @cached_property
     def _started(self) -> Sequence[Boosting]:

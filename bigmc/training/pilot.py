@@ -10,7 +10,6 @@ are dropped early.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -43,8 +42,6 @@ PILOT_ROWS, PILOT_BYTES = ROUNDS[-1], 64_000_000
 """Maximum rows to read, and bytes above which fewer are read, down to `ROUNDS[1]`."""
 PILOT_WORK = 800_000_000
 """Maximum product of non-zeros and classes in a trial."""
-TIME_SHARE = 0.25
-"""Share of the time of a fit after which no further trial begins."""
 FURTHEST = 16
 """Maximum factor on the rows of the last round for extrapolation."""
 BEHIND = 3.0
@@ -154,18 +151,12 @@ class PilotRows(NamedTuple):
 
 
 def choose_hashing(
-    source: Any,
-    columns: PilotColumns,
-    files: FileOptions,
-    memory: int,
-    bits: int | None,
-    ends: float = math.inf,
+    source: Any, columns: PilotColumns, files: FileOptions, memory: int, bits: int | None
 ) -> Pilot | None:
     """Return the best hashing of text columns on a sample of the rows.
 
-    No trial but the first begins after `ends`, a time of `time.monotonic`. The rows are drawn by a hash of
-    their numbers, in one pass over the source. The first choice wins ties. Return None if labels are sets, or
-    too few rows have texts and labels.
+    The rows are drawn by a hash of their numbers, in one pass over the source. The first choice
+    wins ties. Return None if labels are sets, or too few rows have texts and labels.
 
     Raises
     ------
@@ -192,7 +183,7 @@ def choose_hashing(
         return None
     labels = np.asarray(table.column(columns.label).to_pylist(), object).astype(str)
     sample = PilotRows(table.select(list(text)), labels, columns.groups(table))
-    return choose_for_texts(sample, n_rows, memory, bits, ends)
+    return choose_for_texts(sample, n_rows, memory, bits)
 
 
 def most_bits(memory: int, n_classes: int) -> int:
@@ -209,14 +200,8 @@ def _complete(table: pa.Table, text: Sequence[str]) -> pa.Table:
     return table.drop_null().combine_chunks()
 
 
-def choose_for_texts(
-    sample: PilotRows, n_rows: int, memory: int, bits: int | None = None, ends: float = math.inf
-) -> Pilot | None:
-    """Return the best hashing on these rows, of `n_rows` in all; None if there is only one class.
-
-    No trial but the first begins after `ends`. A round that is cut short does not count, unless it is the
-    first.
-    """
+def choose_for_texts(sample: PilotRows, n_rows: int, memory: int, bits: int | None = None) -> Pilot | None:
+    """Return the best hashing on these rows, of `n_rows` in all; None if there is only one class."""
     n_classes = len(np.unique(sample.labels))
     if n_classes < 2:
         return None
@@ -233,15 +218,8 @@ def choose_for_texts(
         n_tried = trials.affordable(most, left)
         if curves[left[0]] and n_tried <= curves[left[0]][-1].n_rows:
             break
-        points: dict[Hashing, Point] = {}
         for choice in left:
-            if time.monotonic() < ends or not (points or curves[choice]):
-                points[choice] = trials.trial(choice, n_tried)
-        if len(points) < len(left) and curves[left[0]]:
-            break
-        left = list(points)
-        for choice, point in points.items():
-            curves[choice] += (point,)
+            curves[choice] += (trials.trial(choice, n_tried),)
         left = _in_the_race({choice: curves[choice] for choice in left}, n_rows)
     return Pilot(best_choice({choice: curves[choice] for choice in left}, n_rows), bits, curves)
 

@@ -1,7 +1,5 @@
 """How texts are cut into features: learning curves, and a choice that only more rows can make."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -64,24 +62,6 @@ def test_little_memory_means_fewer_rows(monkeypatch):
     labels = generator.integers(0, 3, 6000).astype(str)
     most = {memory: _rows_tried(texts, labels, memory) for memory in (20_000_000, MEMORY)}
     assert most[20_000_000] < most[MEMORY] == 6000
-
-
-def test_without_time_one_choice_is_tried_and_a_round_that_is_cut_short_does_not_count(monkeypatch):
-    generator = np.random.default_rng(4)
-    texts = pa.table({"text": [" ".join(map(str, generator.integers(0, 500, 40))) for _ in range(6000)]})
-    sample = PilotRows(texts, generator.integers(0, 3, 6000).astype(str))
-    now = iter(range(1000))
-    monkeypatch.setattr(pilot, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    found = choose_for_texts(sample, 6000, MEMORY, ends=-1)
-    assert found.hashing == pilot.CHOICES[0]
-    assert [len(curve) for curve in found.curves.values() if curve] == [1]
-    full = choose_for_texts(sample, 6000, MEMORY)
-    assert max(len(curve) for curve in full.curves.values()) == 2
-    now = iter(range(1000))
-    n_first = sum(bool(curve) for curve in full.curves.values())
-    cut = choose_for_texts(sample, 6000, MEMORY, ends=n_first + 0.5)  # the clock is read before every trial
-    assert {len(curve) for curve in cut.curves.values() if curve} == {1}
-    assert cut.curves == {choice: curve[:1] for choice, curve in full.curves.items()}
 
 
 def _rows_tried(texts, labels, memory):
