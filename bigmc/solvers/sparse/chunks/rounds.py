@@ -3,10 +3,11 @@
 The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
 loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
-gradient at the trial: a mean of what the last rounds came to (`anderson`). If its objective is larger, it is
-discarded and the damping grows; else it shrinks. For more candidates than sweeps have memory for, a round
-takes stochastic steps (`stochastic_rounds`). With one chunk it finds the optimum of the candidates. When
-rounds gain little, a pass over all entries gives certificate and candidates (`certificate`).
+gradient at the trial, those after the previous round. With more candidates than sweeps have memory for, a
+round takes stochastic steps along all samples (`stochastic_rounds`). A trial with a larger objective is
+discarded and the damping grows; else it shrinks. With one chunk a round finds the optimum of the candidates.
+
+When rounds gain little, a pass over all entries gives the certificate and new candidates (`certificate`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
-from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
 from bigmc.solvers.sparse.chunks.candidate_gradients import extended
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Conditions, Further, Looks
@@ -98,7 +98,10 @@ class ChunkRounds:
             self._columns.close()
 
     def largest_norm(self) -> float:
-        """Return the largest dual norm of a gradient without weights; passes go on until it is known."""
+        """Return the largest dual norm of a gradient where no feature has weights.
+
+        Passes keep gradients of some features and bounds of others; they continue until the largest is known.
+        """
         state = self.state
         try:
             self._begin(Norms.EXACT)
@@ -240,7 +243,6 @@ class ChunkRounds:
                 state.layers = self._columns.choose(state, union(known, before))
                 self._write()
             new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
-            state.past = past_rounds(state, len(new))
             if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
                 self._evaluate()
             elif len(new):
@@ -334,7 +336,7 @@ class ChunkRounds:
         good = self._accept(evaluation.result(), progress) if evaluation else True
         state.trial = good and weights.finite
         if state.trial:
-            take_next(state, joined(state), start, (weights.coef(task.width), weights.intercept))
+            state.coef, state.intercept = weights.coef(task.width), weights.intercept
         elif good:
             state.damping *= _GROWTH
 
@@ -361,7 +363,7 @@ class ChunkRounds:
         assert anchor is not None
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-            state.damping, state.past = _GROWTH * state.damping, []
+            state.damping *= _GROWTH
             return False
         state.gain = 1.0 - reached.objective / anchor.objective
         state.damping = max(_LEAST_DAMPING, _DECAY * state.damping)
