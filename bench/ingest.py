@@ -3,8 +3,8 @@
     python bench/ingest.py --folder bench/data/ingest [--only words categories] [--threads 1 2]
 
 Sources are made once: the Python sources and documentation beside it in pieces of 2,000 characters as CSV,
-JSON lines and Parquet;
-30 columns of categories of Zipf's law as Parquet; sparse rows as svmlight; five columns of numbers as CSV.
+JSON lines and Parquet; 30 columns of categories of Zipf's law as Parquet; sparse rows as svmlight; five
+columns of numbers as CSV.
 Each ingest is a process of its own; user and system time are the kernel's, imports included. Kernels are
 compiled by an ingest of the first rows before, which is not counted: a machine does that once.
 """

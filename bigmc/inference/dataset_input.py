@@ -56,6 +56,5 @@ class DatasetInput:
             predicted = pa.array(model.scorer.shard_codes(shard, scratch_bytes))
         rows = shard.table(["row_id", *predictor.kept.names])
         kept = rows.select(predictor.kept.names).cast(predictor.kept)
-        return predictor.table(
-            rows.column("row_id").to_numpy(), predicted, scores, kept
-        ), REJECT_SCHEMA.empty_table()
+        row_ids = rows.column("row_id").to_numpy()
+        return predictor.table(row_ids, predicted, scores, kept), REJECT_SCHEMA.empty_table()
