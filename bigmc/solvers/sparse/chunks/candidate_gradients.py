@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,25 +88,9 @@ def changes(
     return total
 
 
-def at_dual_point(
-    task: ChunkTask, spill: Spill, point: Evaluated, changed: NDArray[np.float64] | None
-) -> Measured:
-    """Measure the gradients of the candidates at the dual point of some weights.
-
-    Parameters
-    ----------
-    task : ChunkTask
-    spill : Spill
-    point : Evaluated
-        With the gradients of the features of the spill, layer by layer.
-    changed : float64 array of shape (n_candidates, width), optional
-        What samples with other weights change in them; it is overwritten.
-    """
-    gradient: NDArray[Any] = point.gradient
-    if changed is not None:
-        gradient = np.add(changed, gradient, out=changed)
-    layers = [layer.features for layer in spill.layers]
-    measures = measures_of(task, replace(point, gradient=gradient), layers)
+def measured_at(task: ChunkTask, spill: Spill, point: Evaluated) -> Measured:
+    """Measure the gradients of the features of the spill, which a point has layer by layer."""
+    measures = measures_of(task, point, [layer.features for layer in spill.layers])
     order = np.argsort(spill.features)
     return Measured(spill.features[order], Measures(*(array[order] for array in measures)))
 

@@ -1,7 +1,7 @@
 """What a pass over everything says of weights that the scratch file has the columns of.
 
-The dual point is that of the weights but for the samples of one chunk, whose dual variables make it feasible
-by what was measured before (`bigmc.solvers.sparse.chunks.feasible_dual`).
+The dual point is that of the weights but for the samples of some chunks, whose dual variables make it
+feasible by what was measured before (`bigmc.solvers.sparse.chunks.dual_point`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
-from bigmc.solvers.sparse.chunks.candidate_gradients import Measured, at_dual_point, changes
+from bigmc.solvers.sparse.chunks.candidate_gradients import Measured, measured_at
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunks.column_pass import column_sums
-from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples, nearly_feasible
-from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
+from bigmc.solvers.sparse.chunks.dual_point import dual_point
+from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
-from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, changes_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import union
@@ -149,12 +148,13 @@ class Certifier:
         scales: tuple[float, ...] = ()
         if task.objective.loss.name == "log_loss":
             scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
-        moved = self._moved(spill, point)
-        candidates = at_dual_point(task, spill, point, self._changed(spill, point, moved))
+        dual = dual_point(task, self._plan, spill, point)
+        moved, candidates = dual.moved, measured_at(task, spill, dual.point)
         chosen = np.setdiff1d(chosen, candidates.features, assume_unique=True)
         request, rough = self._request(chosen, scales, candidates.features), norms is Norms.ROUGH
         written = np.empty(0, np.int64)
-        if rough or self._by_rows(spill) or self._needs_shards(spill):
+        by_rows = self._plan.goes_by_rows(len(spill.features))
+        if rough or by_rows or self._needs_shards(spill):
             add_up = partial(self._add_up, spill, request, point, moved)
             sums, written = self._shard_sums(spill, add_up, norms, further)
         else:
@@ -168,26 +168,6 @@ class Certifier:
         bound = self._lower(sums, measured, scales)
         scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
         return found(lower=bound.value + sum(own.left for own in moved), scale=scale)
-
-    def _by_rows(self, spill: Spill) -> bool:
-        """Return whether sweeps have no memory for the candidates."""
-        return self._plan.goes_by_rows(len(spill.features))
-
-    def _moved(self, spill: Spill, point: Evaluated) -> list[MovedSamples]:
-        """Return other weights of some samples, with which the dual point is nearly feasible."""
-        intercept = self._task.fit_intercept
-        if self._by_rows(spill):
-            return feasible_by_intercept(self._task, spill, point) if intercept else []
-        return nearly_feasible(self._task, spill, point) if intercept or spill.n_chunks > 1 else []
-
-    def _changed(
-        self, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples]
-    ) -> NDArray[np.float64] | None:
-        """Return what they change in the gradients of the candidates; None where it is nothing."""
-        if moved and self._by_rows(spill):
-            weights = Point(point.coef, point.intercept)
-            return changes_by_rows(self._task, spill, weights, moved, self._plan.row_bytes)
-        return changes(self._task, spill, point, moved)
 
     def _needs_shards(self, spill: Spill) -> bool:
         """Return whether features occur that have no columns."""

@@ -127,12 +127,43 @@ def nearly_feasible(
     return []
 
 
+def taken_back(
+    task: ChunkTask, spill: Spill, point: Evaluated, number: int, most_entries: int = _MOST_ENTRIES
+) -> MovedSamples | None:
+    """Return weights for the samples of a chunk that take gradients back which a dual point leaves outside.
+
+    By projections alone; None if there is no such point.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    point : Evaluated
+        Weights, and the gradients of the dual point, where the chunk has the dual variables of the weights.
+    number : int
+        Of the chunk.
+    most_entries : int, optional
+        Of a chunk with more entries some pieces do.
+    """
+    needed = _needed_entries(task, spill, point)
+    chunk = _ChunkOf(number, 1, most_entries, _Steps.PROJECTIONS)
+    return _moved(task, spill, point, needed, chunk, [_Attempt.CANDIDATES])
+
+
+class _Steps(Enum):
+    """Steps that move dual variables: sweeps towards the minimum and then projections, or these alone."""
+
+    ALL = auto()
+    PROJECTIONS = auto()
+
+
 class _ChunkOf(NamedTuple):
-    """A chunk whose dual variables are moved, of so many, and its entries at most."""
+    """A chunk whose dual variables are moved, of so many, its entries at most, and how they are moved."""
 
     number: int
     together: int
     most_entries: int
+    steps: _Steps = _Steps.ALL
 
 
 def _moved(
@@ -157,7 +188,7 @@ def _moved(
             least = [entries / moved.together for entries in needed]
             parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, least) + parts
         problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
-        found = _minimise(task, problem, chunk, anchor, rows, parts, moved.together)
+        found = _minimise(task, problem, chunk, anchor, rows, parts, moved)
         if found:
             level, left = found
             for part in parts:
@@ -218,13 +249,14 @@ def _minimise(
     anchor: Evaluated,
     rows: Sequence[NDArray[np.float64]],
     parts: Sequence[Part],
-    together: int,
+    of: _ChunkOf,
 ) -> tuple[NDArray[np.float64], float] | None:
     """Move the weights of some parts; return the intercept, if any, and what is left of its gradient.
 
     The scores of the problem are those of the anchor. Its samples stand for those of all chunks that are
     moved together.
     """
+    together = of.together
     own, share = problem.margins(), together * problem.weight_sum / task.weight_sum
     others = task.weight_sum / (2.0 * together) * anchor.intercept_gradient - own.intercept_gradient
     of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
@@ -247,7 +279,7 @@ def _minimise(
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no such point, steps never end
             most_visits = max(_FREE_VISITS, _VISITS * task.dataset.nnz) // together
             moved = _Parts(steps, parts, terms, level, of_level if task.fit_intercept else None)
-            moved.move(_TARGET * task.tol * alpha, most_visits)
+            moved.move(_TARGET * task.tol * alpha, most_visits, of.steps)
             steps.end()
             now = problem.margins()
             if task.fit_intercept:
@@ -289,10 +321,11 @@ class _Parts:
     level: NDArray[np.float64]
     of_level: Terms | None
 
-    def move(self, target: float, most_visits: int) -> None:
+    def move(self, target: float, most_visits: int, steps: _Steps) -> None:
         """Sweep over all, and take gradients that are still out of their balls back."""
         every = [part.active for part in self.parts]
-        self._sweep(target, most_visits)
+        if steps is _Steps.ALL:
+            self._sweep(target, most_visits)
         self._activate(every)
         # with a ridge gradients belong into the ball together with its own
         fixed = [

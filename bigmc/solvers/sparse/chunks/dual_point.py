@@ -1,0 +1,100 @@
+"""The dual point of a certificate: that of the weights, but for the samples of some chunks.
+
+First one chunk, or a few that share it, make up for what is out of the balls (`feasible_dual`). A chunk can
+do that for features of which it has enough entries; of the others a few stay outside, and the whole point
+is scaled by the worst of them. So other chunks take these back, one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.solvers.sparse.chunks.candidate_gradients import changes
+from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
+from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples, nearly_feasible, taken_back
+from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, changes_by_rows
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.solvers.sparse.state import Evaluated
+
+#: Chunks that take back what the first leave, at most, and what may be left, in units of the tolerance.
+_MOST_FURTHER, _LEFT = 3, 0.25
+
+
+@dataclass(frozen=True)
+class ChunkDual:
+    """A dual point.
+
+    Attributes
+    ----------
+    moved : list of MovedSamples
+        Samples whose dual variables are not those of the weights.
+    point : Evaluated
+        The weights, with the gradients by the candidates at the dual point.
+    """
+
+    moved: list[MovedSamples]
+    point: Evaluated
+
+    def with_changes(self, more: list[MovedSamples], changed: NDArray[np.float64] | None) -> ChunkDual:
+        """Return the dual point with other weights of more samples, which change the gradients by so much."""
+        if changed is None:
+            return ChunkDual([*self.moved, *more], self.point)
+        gradient = np.add(changed, self.point.gradient, out=changed).astype(self.point.gradient.dtype)
+        return ChunkDual([*self.moved, *more], replace(self.point, gradient=gradient))
+
+
+def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated) -> ChunkDual:
+    """Return a dual point that is feasible by the intercept, if there is one, and nearly by the candidates.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    plan : ChunkPlan
+    spill : Spill
+    point : Evaluated
+        Weights, whose columns the spill has.
+    """
+    dual = ChunkDual([], point)
+    if plan.goes_by_rows(len(spill.features)):
+        if not task.fit_intercept:
+            return dual
+        moved = feasible_by_intercept(task, spill, point)
+        weights = Point(point.coef, point.intercept)
+        changed = changes_by_rows(task, spill, weights, moved, plan.row_bytes) if moved else None
+        return dual.with_changes(moved, changed)
+    if not task.fit_intercept and spill.n_chunks == 1:
+        return dual
+    moved = nearly_feasible(task, spill, point)
+    dual = dual.with_changes(moved, changes(task, spill, point, moved))
+    # with a ridge the bound counts what is left by its square, without scaling
+    return dual if task.objective.ridge > 0 or not moved else _others_take_back(task, spill, dual)
+
+
+def _others_take_back(task: ChunkTask, spill: Spill, dual: ChunkDual) -> ChunkDual:
+    """Let chunks whose dual variables were not moved take back what is still out of the balls."""
+    moved = {piece.chunk for own in dual.moved for piece in own.pieces}
+    others = [number for number in range(spill.n_chunks) if number not in moved]
+    largest = _largest(task, spill, dual)
+    for number in others[:_MOST_FURTHER]:
+        if largest <= task.alpha * (1.0 + _LEFT * task.tol):
+            break
+        level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
+        more = taken_back(task, spill, replace(dual.point, intercept_gradient=level), number)
+        if not more:
+            continue
+        better = dual.with_changes([more], changes(task, spill, dual.point, [more]))
+        reached = _largest(task, spill, better)
+        if reached < largest:
+            dual, largest = better, reached
+    return dual
+
+
+def _largest(task: ChunkTask, spill: Spill, dual: ChunkDual) -> float:
+    layers = [layer.features for layer in spill.layers]
+    return float(dual_norms(task, dual.point, layers).max(initial=0.0))
