@@ -68,6 +68,40 @@ class Evaluated:
         return replace(self, gradient=self.gradient[at], curvature=self.curvature[at])
 
 
+@dataclass(frozen=True)
+class PastRound:
+    """What a round over chunks came to, in single precision.
+
+    Attributes
+    ----------
+    end : Coefficients
+    moves : float32 array of shape (n_nonzero, width)
+        Of the weights at the end that are not zero, from the start.
+    intercept : float64 array of shape (n_classes,)
+        At the end.
+    """
+
+    end: Coefficients
+    moves: NDArray[np.float32]
+    intercept: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        start: Coefficients,
+        end: tuple[Coefficients, NDArray[np.float64]],
+    ) -> PastRound:
+        """Return a round, from its weights at the start, and weights and intercept at the end."""
+        features, rows = end[0].features, end[0].rows
+        moves = (rows - start.take(features)).astype(np.float32)
+        ended = Coefficients(features, np.asarray(rows, np.float32))
+        return cls(ended, moves, end[1])
+
+    def moves_of(self, features: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the moves of increasing `features`."""
+        return Coefficients(self.end.features, np.asarray(self.moves, np.float64)).take(features)
+
+
 @dataclass
 class State:
     """State between two rounds. Scores are not part of it: they are rebuilt from the weights.
@@ -122,6 +156,8 @@ class State:
         The weights are those the last round came to, not evaluated; else those of the anchor are the best.
     round_bytes : int
         Read by the last round.
+    past : list of PastRound
+        The last rounds over about the same candidates, none of which was given up.
     """
 
     coef: Coefficients
@@ -149,6 +185,7 @@ class State:
     scale: float = 1.0
     trial: bool = False
     round_bytes: int = 0
+    past: list[PastRound] = field(default_factory=list)
 
     @classmethod
     def at(cls, start: Start, width: int, alpha: float) -> State:
@@ -190,7 +227,15 @@ class State:
                 "trial": self.trial,
                 "round_bytes": self.round_bytes,
                 "layer_sizes": [len(layer) for layer in self.layers],
+                "n_past": len(self.past),
             }
+            for k, own in enumerate(self.past):
+                arrays |= {
+                    f"past_{k}_features": own.end.features,
+                    f"past_{k}_coef": own.end.rows[:, :n_classes],
+                    f"past_{k}_moves": own.moves[:, :n_classes],
+                    f"past_{k}_intercept": own.intercept,
+                }
             arrays["layers"] = np.concatenate([np.empty(0, np.int64), *self.layers])
             arrays["doubted"] = self.doubted
             if self.norms is not None:
@@ -230,10 +275,13 @@ class State:
         """Return the state that `pack` described, its rows of weights padded to `width`."""
         meta, arrays = dict(saved.meta), saved.arrays
 
-        def weights(features: NDArray[np.int64], coef: NDArray[np.float64]) -> Coefficients:
-            rows = np.zeros((len(features), width), coef.dtype)
+        def padded(coef: NDArray[Any]) -> NDArray[Any]:
+            rows = np.zeros((len(coef), width), coef.dtype)
             rows[:, : coef.shape[1]] = coef
-            return Coefficients(np.asarray(features, np.int64), rows)
+            return rows
+
+        def weights(features: NDArray[np.int64], coef: NDArray[np.float64]) -> Coefficients:
+            return Coefficients(np.asarray(features, np.int64), padded(coef))
 
         anchor = None
         if "anchor" in meta:
@@ -250,6 +298,14 @@ class State:
             cuts = np.cumsum(meta.pop("layer_sizes"))
             meta["layers"] = np.split(arrays["layers"], cuts[:-1]) if len(cuts) else []
             meta["norms"], meta["doubted"] = arrays.get("norms"), arrays.get("doubted", np.empty(0, np.int64))
+        meta["past"] = [
+            PastRound(
+                weights(arrays[f"past_{k}_features"], arrays[f"past_{k}_coef"]),
+                padded(arrays[f"past_{k}_moves"]),
+                arrays[f"past_{k}_intercept"],
+            )
+            for k in range(meta.pop("n_past", 0))
+        ]
         screened = None
         if "screened" in arrays:
             screened = Screened(arrays["screened"], arrays["screened_norms"])

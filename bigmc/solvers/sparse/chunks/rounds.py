@@ -3,11 +3,9 @@
 The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
 loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
-gradient at the trial, those after the previous round. With more candidates than sweeps have memory for, a
-round takes stochastic steps along all samples (`stochastic_rounds`). A trial with a larger objective is
-discarded and the damping grows; else it shrinks. With one chunk a round finds the optimum of the candidates.
-
-When rounds gain little, a pass over all entries gives the certificate and new candidates (`certificate`).
+gradient at the trial: a mean of what the last rounds came to (`anderson`). If its objective is larger, it is
+discarded and the damping grows; else it shrinks. With one chunk a round finds the optimum; with more
+candidates than sweeps have memory for it takes stochastic steps. Passes give certificates and candidates.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
+from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
 from bigmc.solvers.sparse.chunks.candidate_gradients import extended
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Conditions, Further, Looks
@@ -243,6 +242,7 @@ class ChunkRounds:
                 state.layers = self._columns.choose(state, union(known, before))
                 self._write()
             new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
+            state.past = past_rounds(state, len(new))
             if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
                 self._evaluate()
             elif len(new):
@@ -336,7 +336,7 @@ class ChunkRounds:
         good = self._accept(evaluation.result(), progress) if evaluation else True
         state.trial = good and weights.finite
         if state.trial:
-            state.coef, state.intercept = weights.coef(task.width), weights.intercept
+            take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
         elif good:
             state.damping *= _GROWTH
 
@@ -363,7 +363,7 @@ class ChunkRounds:
         assert anchor is not None
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-            state.damping *= _GROWTH
+            state.damping, state.past = _GROWTH * state.damping, []
             return False
         state.gain = 1.0 - reached.objective / anchor.objective
         state.damping = max(_LEAST_DAMPING, _DECAY * state.damping)

@@ -69,7 +69,12 @@ def bytes_of_centred(n_frequent: int) -> int:
 
 def count_frequent(column_nnz: NDArray[np.int64], n_samples: int) -> int:
     """Return the number of features that enough samples have for their columns to be nearly constant."""
-    return int(np.count_nonzero(column_nnz >= _SHARE * n_samples))
+    return int(np.count_nonzero(is_frequent(column_nnz, n_samples)))
+
+
+def is_frequent(column_nnz: NDArray[np.int64], n_samples: int) -> NDArray[np.bool_]:
+    """Return of which features enough samples have entries for their columns to be nearly constant."""
+    return column_nnz >= _SHARE * n_samples
 
 
 def plain_parts(
@@ -88,7 +93,7 @@ def centred_parts(problem: Problem, chunk: Chunk, rows: Sequence[NDArray[np.floa
     """Return the columns of a chunk that are nearly constant, centred, with copies of their weights."""
     unscaled, parts, left = problem.unscaled(), list[Part](), _MOST
     for k, (columns, counts, own) in enumerate(zip(chunk.held, chunk.counts(), rows, strict=True)):
-        frequent = np.flatnonzero(counts >= _SHARE * problem.n_samples)
+        frequent = np.flatnonzero(is_frequent(counts, problem.n_samples))
         frequent = np.sort(frequent[np.argsort(-counts[frequent], kind="stable")[:left]])
         places, means, values = _nearly_constant(problem, columns, frequent)
         left -= len(places)
