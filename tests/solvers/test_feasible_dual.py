@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 from sparse_runs import solve
+from test_chunk_rounds import PLAN
 from test_rare_features import ALPHA, N_CLASSES, made, task_of
 
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
+from bigmc.solvers.sparse.chunks.dual_point import dual_point
 from bigmc.solvers.sparse.chunks.feasible_dual import nearly_feasible
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import exact_rows
@@ -133,3 +135,37 @@ def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_with
         scores[at] = X[at] @ own.coef.take(np.arange(16))[:, :N_CLASSES]
     gradient = X.T @ residuals_of(scores, dataset.labels()) / dataset.n_samples
     assert np.linalg.norm(gradient, axis=1).max() <= ALPHA * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "residuals_of", "alpha"),
+    [("squared_hinge", hinge_residuals, ALPHA), ("log_loss", log_residuals, 0.3 * ALPHA)],
+)
+def test_other_chunks_take_back_what_the_first_cannot(loss, residuals_of, alpha):
+    """Half of the features have five entries in a chunk, with which it makes up for too little."""
+    X, dataset = made(Weighting())
+    near = solve(dataset, alpha=1.1 * alpha, loss=loss, tol=1e-3, fit_intercept=True, memory_limit=1 << 30)
+    task = replace(task_of(dataset, None, 0.0), objective=objective(loss, "l1/l2"), alpha=alpha)
+    rows = np.pad(near.coef, ((0, 0), (0, task.width - N_CLASSES)))
+    start = Coefficients.zeros(task.width).updated([(near.features, rows)])
+    spill = Spill(dataset, None, 8, 0, None, exact_rows(dataset))
+    try:
+        spill.add(np.arange(40))
+        anchor = evaluate(task, spill, start, near.intercept)
+        first, dual = nearly_feasible(task, spill, anchor), dual_point(task, PLAN, spill, anchor)
+        places = [places_of(dataset, spill, own) for own in dual.moved]
+    finally:
+        spill.close()
+    scores = X @ start.take(np.arange(40))[:, :N_CLASSES] + near.intercept
+    largest = []
+    for own, at in zip(dual.moved, places, strict=True):
+        scores[at] = (X @ own.coef.take(np.arange(40))[:, :N_CLASSES] + own.intercept)[at]
+        residual = residuals_of(scores, dataset.labels()) / dataset.n_samples
+        gradient = X.T @ residual
+        largest.append(np.linalg.norm(gradient, axis=1).max() / alpha)
+    assert len(dual.moved) > len(first) > 0
+    assert len(np.unique(np.concatenate(places))) == sum(map(len, places))
+    assert largest[len(first) - 1] > 1.02
+    assert largest[-1] < 1.001
+    assert np.abs(residual.sum(axis=0)).max() <= 1e-8
+    np.testing.assert_allclose(dual.point.gradient[:, :N_CLASSES], gradient, atol=1e-3 * alpha)

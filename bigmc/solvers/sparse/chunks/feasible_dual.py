@@ -52,8 +52,9 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 #: of the scores' precision and of the margins, and of the margins alone.
 _INTERCEPT_STEPS, _ROUNDING, _LEFT_OVER = 20, 16.0, 1e-9
 #: Entries that a feature has in the chunk at least; with fewer, its violation in units of alpha is at most
-#: this part of the share of its entries that the chunk has.
-_FEWEST_ENTRIES, _MADE_UP = 16, 0.3
+#: this part of the share of its entries that the chunk has: of the first chunk, and of those that take back
+#: what it leaves.
+_FEWEST_ENTRIES, _MADE_UP, _TAKEN_BACK = 16, 0.3, 1.0
 #: Entries of the samples whose dual variables are moved: of a larger chunk it is some pieces, but no fewer
 #: than these.
 _MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
@@ -109,7 +110,7 @@ def nearly_feasible(
     most_entries : int, optional
         Of a chunk with more entries some pieces do; fewer chunks than have more are moved together.
     """
-    needed = _needed_entries(task, spill, anchor)
+    needed = _needed_entries(task, spill, anchor, _MADE_UP)
     together, found = _n_together(task, spill, anchor, most_entries), list[MovedSamples]()
     for number in range(spill.n_chunks if together > 1 else 0):
         chunk = _ChunkOf(number, together, most_entries)
@@ -145,7 +146,7 @@ def taken_back(
     most_entries : int, optional
         Of a chunk with more entries some pieces do.
     """
-    needed = _needed_entries(task, spill, point)
+    needed = _needed_entries(task, spill, point, _TAKEN_BACK)
     chunk = _ChunkOf(number, 1, most_entries, _Steps.PROJECTIONS)
     return _moved(task, spill, point, needed, chunk, [_Attempt.CANDIDATES])
 
@@ -217,13 +218,15 @@ def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) 
     return [pieces[k * len(pieces) // n_chosen] for k in range(n_chosen)]
 
 
-def _needed_entries(task: ChunkTask, spill: Spill, anchor: Evaluated) -> list[NDArray[np.float64]]:
+def _needed_entries(
+    task: ChunkTask, spill: Spill, anchor: Evaluated, made_up: float
+) -> list[NDArray[np.float64]]:
     """Return the entries of each candidate that a chunk must have to make up for its violation."""
     layers = [layer.features for layer in spill.layers]
     if not layers:
         return []
     excess = np.maximum(dual_norms(task, anchor, layers) / max(task.alpha, 1e-300) - 1.0, 0.0)
-    needed = excess / _MADE_UP * task.dataset.column_nnz(spill.features)
+    needed = excess / made_up * task.dataset.column_nnz(spill.features)
     return np.split(np.clip(needed, 1.0, _FEWEST_ENTRIES), np.cumsum([len(f) for f in layers])[:-1])
 
 
