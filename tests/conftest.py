@@ -9,6 +9,7 @@ import pytest
 
 import bigmc.kernels
 from bigmc.kernels import compile_server
+from bigmc.store import block
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -47,3 +48,16 @@ def kernels_are_compiled_once():
         import_module(module.name)
     compile_server.IDLE_SECONDS = 600.0
     compile_server.compile_elsewhere()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def values_keep_their_types():
+    """Let small tables in memory keep their values as stored, so that kernels are compiled for one type.
+
+    Larger ones and those out of core do so anyway. As float64 they give the same bits and need no kernels of
+    their own: `test_stored_types` tests that. Commands in processes of their own have float64, as users do.
+    """
+    before = block._MOST_WIDE_VALUES
+    block._MOST_WIDE_VALUES = 0
+    yield
+    block._MOST_WIDE_VALUES = before
