@@ -6,6 +6,8 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 import pytest
+import scipy.linalg  # noqa: F401  its BLAS is another one than NumPy's
+from threadpoolctl import threadpool_limits
 
 import bigmc.kernels
 from bigmc.kernels import compile_server
@@ -36,6 +38,17 @@ def without_waiting_for_the_disk():
     os.fsync = lambda handle: None
     yield
     os.fsync = before
+
+
+@pytest.fixture(autouse=True, scope="session")
+def sums_have_one_thread():
+    """Let BLAS have one thread in what tests compare with, as in the products of matrices of the package.
+
+    The workers keep the processors busy: threads of small products would do nothing but wait for each other,
+    in loops. An optimum by SciPy took 31 CPU seconds so, and takes 0.3.
+    """
+    with threadpool_limits(1, "blas"):
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
