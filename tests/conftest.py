@@ -6,9 +6,12 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 import pytest
+import scipy.linalg  # noqa: F401  its BLAS is another one than NumPy's
+from threadpoolctl import threadpool_limits
 
 import bigmc.kernels
 from bigmc.kernels import compile_server
+from bigmc.store import block
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -38,6 +41,17 @@ def without_waiting_for_the_disk():
 
 
 @pytest.fixture(autouse=True, scope="session")
+def sums_have_one_thread():
+    """Let BLAS have one thread in what tests compare with, as in the products of matrices of the package.
+
+    The workers keep the processors busy: threads of small products would do nothing but wait for each other,
+    in loops. An optimum by SciPy took 31 CPU seconds so, and takes 0.3.
+    """
+    with threadpool_limits(1, "blas"):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def kernels_are_compiled_once():
     """Let a process of its own compile kernels, as commands do: workers that miss the same one share it.
 
@@ -47,3 +61,16 @@ def kernels_are_compiled_once():
         import_module(module.name)
     compile_server.IDLE_SECONDS = 600.0
     compile_server.compile_elsewhere()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def values_keep_their_types():
+    """Let small tables in memory keep their values as stored, so that kernels are compiled for one type.
+
+    Larger ones and those out of core do so anyway. As float64 they give the same bits and need no kernels of
+    their own: `test_stored_types` tests that. Commands in processes of their own have float64, as users do.
+    """
+    before = block._MOST_WIDE_VALUES
+    block._MOST_WIDE_VALUES = 0
+    yield
+    block._MOST_WIDE_VALUES = before

@@ -27,6 +27,12 @@ TYPES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def as_users_have_it(monkeypatch):
+    """Undo what `conftest.values_keep_their_types` does."""
+    monkeypatch.setattr(block, "_MOST_WIDE_VALUES", 1 << 20)
+
+
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(3)

@@ -55,6 +55,11 @@ def digits():
 
 
 @pytest.fixture(scope="module")
+def whole_digits(digits):
+    return digits[0].astype(np.int8), digits[1]
+
+
+@pytest.fixture(scope="module")
 def fitted(digits):
     X, y = digits
     names = np.array([f"digit {i}" for i in range(10)])
@@ -339,8 +344,8 @@ def test_it_works_in_pipelines_and_searches():
     ],
     ids=str,
 )
-def test_other_losses_and_penalties(digits, tmp_path, options, most):
-    X, y = digits
+def test_other_losses_and_penalties(whole_digits, tmp_path, options, most):
+    X, y = whole_digits
     model = SparseClassifier(**options, fit_intercept=True).fit(X[::3], y[::3])
     assert model.certificate_.gap <= 1e-3
     assert model.score(X[1::3], y[1::3]) > 0.93
@@ -364,8 +369,8 @@ def test_objectives_that_cannot_be_are_refused(params):
         SparseClassifier(**params).fit(np.eye(4), [0, 0, 1, 1])
 
 
-def test_weights_are_kept_as_exactly_as_the_scores_they_were_found_with(digits, monkeypatch, tmp_path):
-    X, y = digits
+def test_weights_are_kept_as_exactly_as_the_scores_they_were_found_with(whole_digits, monkeypatch, tmp_path):
+    X, y = whole_digits
     options = {"alpha": 0.16, "tol": 1e-3}
     wide = SparseClassifier(**options).fit(X, y)
     monkeypatch.setattr("bigmc.solvers.sparse.memory_plan.SMALL_SCORES", 0)

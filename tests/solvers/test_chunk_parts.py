@@ -28,7 +28,7 @@ def made(n=3000, d=60, weighting=None):
         X[:, j] = 20.0 + generator.integers(0, 4, (n, 1))
     X[7] = 0.0  # a sample without entries has no norm
     X = X.tocsr()
-    X.data = np.maximum(X.data, 1.0).astype(np.float32)
+    X.data = np.maximum(X.data, 1.0).astype(np.int8)
     signal = generator.standard_normal((d, 5))
     signal[LEVELS] *= 0.3
     y = np.argmax(X @ signal + 2.0 * generator.gumbel(size=(n, 5)), axis=1)

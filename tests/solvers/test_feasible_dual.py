@@ -19,6 +19,9 @@ from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
+#: What most entries of the last test are: values of one byte, of which some differ by a hundredth.
+UNIT = 100
+
 
 def hinge_residuals(scores, labels):
     """Derivatives of the multiclass squared hinge by the scores."""
@@ -112,14 +115,15 @@ def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_with
 ):
     generator = np.random.default_rng(1)
     codes = generator.integers(0, [3, 4, 2, 5], (4000, 4)) + np.array([0, 3, 7, 9])
-    X = np.zeros((4000, 16), np.float32)
-    np.put_along_axis(X, codes, 1.0, axis=1)
-    X[:, 14:] = 1.0 + 0.01 * generator.random((4000, 2))  # and two that are nearly constant
-    scores = X @ generator.standard_normal((16, N_CLASSES)) + generator.gumbel(size=(4000, N_CLASSES))
+    X = np.zeros((4000, 16), np.int8)
+    np.put_along_axis(X, codes, UNIT, axis=1)
+    X[:, 14:] = UNIT + generator.integers(0, 2, (4000, 2))  # and two that are nearly constant
+    weights = generator.standard_normal((16, N_CLASSES)) / UNIT
+    scores = X @ weights + generator.gumbel(size=(4000, N_CLASSES))
     dataset = Dataset.from_arrays(X, np.argmax(scores, axis=1), shard_rows=900)
-    task = replace(task_of(dataset, None, 0.0), objective=objective(loss, "l1/l2"))
+    task = replace(task_of(dataset, None, 0.0), objective=objective(loss, "l1/l2"), alpha=UNIT * ALPHA)
     task = replace(task, descent=replace(task.descent, fit_intercept=False))
-    near = solve(dataset, alpha=1.2 * ALPHA, loss=loss, tol=1e-3, memory_limit=1 << 30)
+    near = solve(dataset, alpha=1.2 * UNIT * ALPHA, loss=loss, tol=1e-3, memory_limit=1 << 30)
     rows = np.pad(near.coef, ((0, 0), (0, task.width - N_CLASSES)))
     start = Coefficients.zeros(task.width).updated([(near.features, rows)])
     spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
@@ -133,8 +137,8 @@ def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_with
     scores = X @ start.take(np.arange(16))[:, :N_CLASSES]
     for own, at in zip(found, places, strict=True):
         scores[at] = X[at] @ own.coef.take(np.arange(16))[:, :N_CLASSES]
-    gradient = X.T @ residuals_of(scores, dataset.labels()) / dataset.n_samples
-    assert np.linalg.norm(gradient, axis=1).max() <= ALPHA * (1 + 1e-3)
+    gradient = X.T.astype(float) @ residuals_of(scores, dataset.labels()) / dataset.n_samples
+    assert np.linalg.norm(gradient, axis=1).max() <= UNIT * ALPHA * (1 + 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def made(weighting):
     X = scipy.sparse.hstack(
         [scipy.sparse.random(4000, 20, share, format="csr", rng=generator) for share in (0.2, 0.01)]
     ).tocsr()
-    X.data = generator.integers(1, 4, X.nnz).astype(np.float32)
+    X.data = generator.integers(1, 4, X.nnz).astype(np.int8)
     scores = X @ generator.standard_normal((40, N_CLASSES)) + generator.gumbel(size=(4000, N_CLASSES))
     return X, Dataset.from_arrays(X, np.argmax(scores, axis=1), shard_rows=900, weighting=weighting)
 

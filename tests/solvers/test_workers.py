@@ -69,7 +69,7 @@ def dataset(tmp_path_factory):
     generator = np.random.default_rng(0)
     X = generator.integers(0, 40, (500, 9)) * (generator.random((500, 9)) < np.linspace(0.3, 1.0, 9))
     y = (X[:, 7] > X[:, 8]).astype(int) + 2 * (X[:, 2] + generator.integers(0, 9, 500) > 20)
-    X = scipy.sparse.csr_array(X.astype(np.float32))
+    X = scipy.sparse.csr_array(X.astype(np.int8))
     return bigmc.ingest(X, tmp_path_factory.mktemp("workers") / "x.bigmc", label=y)
 
 
