@@ -34,8 +34,9 @@ PIECES_OF_CATEGORIES = BATCH_COST // DENSE_BATCH_COST
 """Pieces in a batch of categories alone, which has no n-grams: with many columns, calls take as long as
 values. 60 million values in 30 columns took 7.2 CPU seconds one by one, and 5.2 with four at once."""
 
-THREADS_EACH = 2
-"""Threads of a worker, each with a batch: two threads then need no second buffer, which would cut shards."""
+THREADS_EACH, BATCHES_EACH = 2, 1.25
+"""Threads of a worker, each with a batch, and batches that memory is reserved for: two are seldom at their
+peaks at once, least of all while a shard is written. Texts in pieces of characters took 60 of 64 MB."""
 
 LABELS_BYTES = 2 << 20
 """Maximum bytes of distinct labels in every worker."""
@@ -72,18 +73,18 @@ LARGEST_CAPACITY = 1 << 16
 SMALLEST_WORKER = 12_000_000
 """Minimum buffer: with less, a worker would write shards of a few thousand rows."""
 
-BATCHES_SHARE = 6
-"""A batch may take a worker's bytes divided by this."""
+BATCHES_SHARE = 4
+"""Batches may take a worker's bytes divided by this."""
 
-ROOMY_WORKER = BATCHES_SHARE * BATCH_COST * LARGEST_BATCH
-"""Bytes from which on batches have their full size: a limit for two of these is shared by two workers."""
+ROOMY_WORKER = 200_000_000
+"""Minimum bytes of each of several workers: with so many, batches are nearly as large as they may be."""
 
 ENTRY_BYTES = 12
 """Bytes of a feature of one column in memory: an index and a number."""
 
-WORD_COST, CHARACTER_COST = 0.5, 1.5
-"""Bytes of samples in memory per byte of long texts, for each length of n-grams. Measured on English and
-programs: 0.2 to 0.35 for words, 0.7 to 1.3 for characters."""
+WORD_COST, CHARACTER_COST = 0.4, 1.25
+"""Bytes of samples in memory per byte of long texts, for each length of n-grams: a little more than 1 to 3
+words (0.22 to 0.35) and 1 to 5 characters (0.7 to 1.25) took of programs and their documentation."""
 
 
 @dataclass(frozen=True)
@@ -245,19 +246,19 @@ def divide(limit: int, load: Load) -> Shares:
     n_workers = _most_workers(limit, load)
     mine = (limit - FIXED_COST) // n_workers - load.n_bytes
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
-    batch_bytes = int(np.clip(mine // (BATCHES_SHARE * cost), SMALLEST_BATCH, LARGEST_BATCH))
+    # A batch with a long record takes the bytes of this record, so there are not two of them at once.
+    helped = mine >= THREADS_EACH * SMALLEST_WORKER and (load.parquet or not load.record_bytes)
+    batch_cost = int(cost * (BATCHES_EACH if helped else 1))
+    batch_bytes = int(np.clip(mine // (BATCHES_SHARE * batch_cost), SMALLEST_BATCH, LARGEST_BATCH))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
     # Bytes above the minimum, which is always reserved.
     reader_bytes = max(0, mine // READER_SHARE - READER_BYTES) if load.parquet else 0
-    batches = THREADS_EACH * batch_bytes * cost
-    buffer_bytes = (mine - batches - capacity * NAME_COST - reader_bytes) // _peak_factor(limit, load)
-    # A batch with a long record takes the bytes of this record: there are not two of them at once.
-    helped = load.parquet or not load.record_bytes
+    buffers = mine - batch_bytes * batch_cost - capacity * NAME_COST - reader_bytes
     return Shares(
         n_workers,
         n_workers * (THREADS_EACH if helped else 1),
         batch_bytes,
-        buffer_bytes,
+        buffers // _peak_factor(limit, load),
         capacity,
         reader_bytes=READER_BYTES + load.record_bytes + reader_bytes,
         record_limit=record_limit(limit, load.n_features),
@@ -274,7 +275,8 @@ def _most_workers(limit: int, load: Load) -> int:
     room, roomy = limit - FIXED_COST, ROOMY_WORKER + load.n_bytes
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
     names = NAME_COST * LARGEST_CAPACITY if load.names else 0
-    whole = load.samples_bytes * _peak_factor(limit, load) + THREADS_EACH * cost * LARGEST_BATCH + names
+    batches = int(BATCHES_EACH * LARGEST_BATCH * cost)
+    whole = load.samples_bytes * _peak_factor(limit, load) + batches + names
     if load.parquet:
         whole += whole // (READER_SHARE - 1)
     n_workers = max(room // max(whole + load.n_bytes, roomy), min(2, room // roomy) if load.dense else 1)
