@@ -77,7 +77,7 @@ BATCHES_SHARE = 4
 """Batches may take a worker's bytes divided by this."""
 
 ROOMY_WORKER = 200_000_000
-"""Minimum bytes of each of several workers: with so many, batches are nearly as large as they may be."""
+"""Bytes from which on two workers share the memory where one would write longer dense shards."""
 
 ENTRY_BYTES = 12
 """Bytes of a feature of one column in memory: an index and a number."""
@@ -267,19 +267,20 @@ def divide(limit: int, load: Load) -> Shares:
 
 
 def _most_workers(limit: int, load: Load) -> int:
-    """Return how many workers have room for whole shards, at least one.
+    """Return how many workers have room for whole shards and for batches of full size, at least one.
 
-    Two may have less if all features are dense: short shards of these are not merged at the end, and a second
-    thread can hardly help with them.
+    Two may write shorter shards if all features are dense: these are not merged at the end, and a second
+    thread can hardly help to write them.
     """
-    room, roomy = limit - FIXED_COST, ROOMY_WORKER + load.n_bytes
-    cost = DENSE_BATCH_COST if load.dense else BATCH_COST
+    room = limit - FIXED_COST
+    batches = LARGEST_BATCH * int(BATCHES_EACH * (DENSE_BATCH_COST if load.dense else BATCH_COST))
     names = NAME_COST * LARGEST_CAPACITY if load.names else 0
-    batches = int(BATCHES_EACH * LARGEST_BATCH * cost)
     whole = load.samples_bytes * _peak_factor(limit, load) + batches + names
     if load.parquet:
         whole += whole // (READER_SHARE - 1)
-    n_workers = max(room // max(whole + load.n_bytes, roomy), min(2, room // roomy) if load.dense else 1)
+    n_workers = room // (max(whole, BATCHES_SHARE * batches) + load.n_bytes)
+    if load.dense:
+        n_workers = max(n_workers, min(2, room // (ROOMY_WORKER + load.n_bytes)))
     if load.chunk_bytes:
         n_workers = min(n_workers, limit // (2 * load.chunk_bytes))
     return max(1, n_workers)

@@ -63,8 +63,9 @@ def test_parts_written_before_many_labels_were_found_are_like_the_later_ones(row
 
 def test_workers_have_room_for_whole_shards_or_there_is_one():
     load = Load(1 << 18, names=True, samples_bytes=60_000_000)
-    assert [divide(limit * 10**6, load).most_workers for limit in (60, 400, 512, 1000)] == [1, 1, 2, 4]
+    assert [divide(limit * 10**6, load).most_workers for limit in (60, 400, 512, 1000)] == [1, 1, 2, 5]
     for limit in (80, 400, 512, 1000):
         shares = divide(limit * 10**6, load)
         assert shares.most_threads == 2 * shares.most_workers
         assert shares.most_workers == 1 or shares.buffer_bytes >= load.samples_bytes
+    assert divide(60_000_000, load).most_threads == 1
