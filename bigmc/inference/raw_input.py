@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from bigmc.budget import MemoryLimitError
-from bigmc.engine import Engine, Resources
+from bigmc.engine import Resources
 from bigmc.errors import DataError
 from bigmc.inference.memory import SMALLEST_SCRATCH, divide_limit, own_copy, smallest_limit
 from bigmc.inference.part_predictor import PartPredictor, Predicted
@@ -40,6 +40,10 @@ from bigmc.options.raw import FileOptions
 
 SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 """Bounds on the source bytes of a part, small enough that workers share a file of a few MB."""
+
+MOST_SHARE, BATCH_SHARE = 4, 4
+"""Parts and mapped batches may be so large that so many workers have room, and more where these are small. A
+batch may take a worker's bytes divided by the second."""
 
 
 class RawInput:
@@ -85,21 +89,28 @@ class RawInput:
             resources = replace(resources, engine=resources.engine.local())
         hints = _hints(model, self, options, resources)
         kept = _check_sources(model, sources, options, hints)
+        engine = resources.engine
         try:
-            engine, scratch = divide_limit(model, resources, 0, TASK)
+            free = divide_limit(model, replace(resources, engine=engine.at_most(1)), 0, TASK)[1]
         except MemoryLimitError:
             # Raises an error with a larger limit if long records need it.
             _most_held(scan(sources, LARGEST_PART, hints), hints)
             raise
         row_bytes = bytes_per_row(sources[0])
         cost = row_cost(model, options) + (3 * row_bytes if options.keep else 0)
-        most = int(np.clip(scratch / 8 / cost * row_bytes, SMALLEST_PART, LARGEST_PART))
+        growth = 8 * cost / max(row_bytes, 1e-9)
+        share = _share(model, free, int(growth * LARGEST_PART) + 1)
+        most = int(np.clip(share / growth, SMALLEST_PART, LARGEST_PART))
         part_bytes = most if part_bytes is None or part_bytes > most else part_bytes
         parts = scan(sources, part_bytes, hints)
-        engine, scratch = _hold_records(engine, scratch, _most_held(parts, hints))
+        held = _most_held(parts, hints)
+        engine = engine.at_most(max(1, free // max(share, SMALLEST_SCRATCH + held)))
+        scratch = free // engine.n_threads - held
+        mapped = feature_spec_of(model).map is not None
+        for_batch = (share if mapped else scratch) // (BATCH_SHARE * _batch_cost(model))
         reading = ReadRequest(
             columns=hints.columns,
-            batch_bytes=int(np.clip(scratch // (4 * _batch_cost(model)), 1 << 15, 4 << 20)),
+            batch_bytes=int(np.clip(for_batch, 1 << 15, 4 << 20)),
             on_bad_row=options.on_bad_row,
             reader_bytes=READER_BYTES + max((bytes_held(part) for part in parts), default=0),
             record_limit=hints.record_limit,
@@ -154,11 +165,15 @@ def _batch_cost(model: ModelOutline) -> int:
     return DENSE_BATCH_COST if spec.only_dense and spec.map is None else BATCH_COST
 
 
-def _hold_records(engine: Engine, scratch: int, held: int) -> tuple[Engine, int]:
-    """Return fewer workers with more memory if records are long, and the bytes besides such a record."""
-    whole = scratch * engine.n_threads
-    n_workers = max(1, min(engine.n_threads, whole // (SMALLEST_SCRATCH + held)))
-    return engine.at_most(n_workers), whole // n_workers - held if held else scratch
+def _share(model: ModelOutline, free: int, largest: int) -> int:
+    """Return the bytes of a worker, which do not depend on the number of workers, as results must not.
+
+    `largest` are those of a part of the largest size: each is a row group of the result. The products of a
+    feature map with a batch depend on the rows of the batch, in the last bits.
+    """
+    if feature_spec_of(model).map is not None:
+        largest = max(largest, BATCH_SHARE * _batch_cost(model) * LARGEST_PART)
+    return max(SMALLEST_SCRATCH, min(largest, free // MOST_SHARE))
 
 
 def _check_sources(

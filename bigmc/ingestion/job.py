@@ -31,7 +31,7 @@ from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import LongRecordError, LongRecords, RecordLimit, bytes_of_record
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source, no_rows
-from bigmc.ingestion.target import is_published, refuse_foreign_folder
+from bigmc.ingestion.target import LABELS, PARTS, PARTS_WITH_LABELS, is_published, refuse_foreign_folder
 from bigmc.ingestion.workers import PartTask, write_part
 from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS
 from bigmc.ingestion.writing.pipeline import ALONE, Crew
@@ -109,11 +109,10 @@ class Job:
             with exclusive(self._lock), prompt_release(self.limit):
                 if not is_published(self.to, self.recipe):  # finished by the previous holder of the lock
                     self._refuse_others()
-                    for leftover in self._parts_folder.glob(f".*{PARTIAL}"):
+                    for leftover in (self.to / WIP).glob(f"{PARTS}*/.*{PARTIAL}"):
                         disk.try_clear(leftover)
                     job, parts = self._prepared(engine, progress)
-                    job.run_parts(parts, engine, progress)
-                    job.finish(parts, engine, progress)
+                    job.run_parts(parts, parts, engine, progress).finish(parts, engine, progress)
         disk.try_clear(self.to / WIP)
         return Dataset.open(self.to)
 
@@ -162,7 +161,7 @@ class Job:
         label_bytes = self._with_labels(parts, ThreadEngine(1), short).label_bytes if parts else 0
         if label_bytes:
             load = replace(self._load(parts), record_bytes=bytes_of_record(longest))
-            divide(self.limit, 1, replace(load, label_bytes=label_bytes + SKIPPED_LABELS))
+            divide(self.limit, replace(load, label_bytes=label_bytes + SKIPPED_LABELS))
 
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write every ``count``-th part from ``number`` on, while other processes write the others.
@@ -192,7 +191,7 @@ class Job:
                 job, parts = self._prepared(engine, progress)
                 held.enter_context(exclusive(self.to / WIP / f"{number}-of-{count}.lock"))
             mine = parts[number::count]
-            job.run_parts(mine, engine, progress)
+            job.run_parts(mine, parts, engine, progress)
         return {"n_pieces": len(mine), "n_samples": sum(part.n_rows for part in mine)}
 
     def _refuse_others(self, count: int | None = None) -> None:
@@ -205,11 +204,13 @@ class Job:
     def _prepared(self, engine: Engine, progress: ProgressCallback) -> tuple[Job, list[Part]]:
         """Return the plan, and the job with its feature map, made now or by an earlier run."""
         parts = self.init(progress)
-        n_workers, shares = self._divide(engine, parts)
-        refuse_large_chunks(parts, self.limit // n_workers, engine.n_threads)
-        workers = engine.at_most(n_workers)
+        shares = self._divide(engine, parts)
+        refuse_large_chunks(self.limit, self._load(parts))
+        workers = engine.at_most(shares.most_threads)
         recipe = fit_map(self.recipe, parts, self.sources, shares, workers, self.to / WIP)
-        return replace(self, recipe=recipe), parts
+        labels = self.to / WIP / LABELS
+        label_bytes = read_work_file(labels) if labels.exists() else None
+        return replace(self, recipe=recipe, label_bytes=label_bytes), parts
 
     def init(self, progress: ProgressCallback) -> list[Part]:
         """Split the sources into parts and write the plan, or read the plan of an interrupted run.
@@ -224,8 +225,10 @@ class Job:
                 return [Part.from_dict(part) for part in stored["parts"]]
             self._refuse_others()
             disk.unlink(plan)
-        disk.unlink(self.to / WIP / MAP)
-        for leftover in (self._parts_folder, self.to / SHARDS, self.to / STATISTICS):
+        for found in (MAP, LABELS):
+            disk.unlink(self.to / WIP / found)
+        work = (self.to / WIP / name for name in (PARTS, PARTS_WITH_LABELS))
+        for leftover in (*work, self.to / SHARDS, self.to / STATISTICS):
             disk.try_clear(leftover)
         for name in (NAMES, REJECTS):
             disk.unlink(self.to / name)
@@ -242,31 +245,41 @@ class Job:
             disk.sync(folder)
         return parts
 
-    def run_parts(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:
-        """Write the missing ones of these parts, as many at a time as memory allows."""
-        meter = Meter(parts, progress)
+    def run_parts(
+        self, mine: Sequence[Part], parts: Sequence[Part], engine: Engine, progress: ProgressCallback
+    ) -> Job:
+        """Write the missing ones of some parts, as many at a time as memory allows.
+
+        Returns
+        -------
+        Job
+            The job whose parts these are: with many labels, each part is written again beside all of them.
+        """
+        meter = Meter(mine, progress)
+        try:
+            self._write_parts(mine, parts, engine, meter)
+        except TooManyLabels:
+            job = self._with_labels(parts, engine)
+            disk.make_folder(job._parts_folder)
+            write_work_file(self.to / WIP / LABELS, job.label_bytes)
+            job._write_parts(mine, parts, engine, Meter(mine, progress))
+            return job
+        return self
+
+    def _write_parts(self, mine: Sequence[Part], parts: Sequence[Part], engine: Engine, meter: Meter) -> None:
         missing = []
-        for part in parts:
+        for part in mine:
             if self.part_folder(part).exists():
                 meter.skip(part)
             else:
                 missing.append(part)
-        try:
-            self._write_parts(missing, parts, engine, meter)
-        except TooManyLabels:
-            job = self._with_labels(parts, engine)
-            missing = [part for part in missing if not self.part_folder(part).exists()]
-            job._write_parts(missing, parts, engine, meter)
-
-    def _write_parts(
-        self, missing: Sequence[Part], parts: Sequence[Part], engine: Engine, meter: Meter
-    ) -> None:
-        n_workers, shares = self._divide(engine, parts)
-        # Each thread keeps its own buffers, so there must not be more threads than workers.
-        workers = engine.at_most(n_workers)
+        shares = self._divide(engine, parts)
+        # Each of these threads keeps its own buffers.
+        workers = engine.at_most(shares.most_workers)
+        n_threads = min(engine.n_threads, shares.most_threads)
         with (
             mapping_shares(self.recipe.features, shares, self.sources[0]) as mapped,
-            Crew(n_workers, len(missing)) if engine.shares_memory else ALONE as crew,
+            Crew(n_threads, len(missing), workers.n_threads) if engine.shares_memory else ALONE as crew,
         ):
             task = PartTask.of(self.sources, self.recipe, mapped, self._parts_folder, crew)
             for part, done in workers.map(write_part, missing, task, meter):
@@ -309,8 +322,8 @@ class Job:
         own = int(parts[0].options.get("n_features", 0)) if parts else 0
         return self.recipe.features.n_features or own
 
-    def _divide(self, engine: Engine, parts: Sequence[Part] = ()) -> tuple[int, Shares]:
-        """Return how many workers the limit allows, and the share of each.
+    def _divide(self, engine: Engine, parts: Sequence[Part] = ()) -> Shares:
+        """Return the share of each worker.
 
         Raises
         ------
@@ -320,7 +333,7 @@ class Job:
         """
         load = self._load(parts)
         try:
-            return divide(self.limit, engine.n_threads, load)
+            return divide(self.limit, load)
         except MemoryLimitError:
             if load.record_bytes and parts[0].format == "parquet":
                 # Footers only have the sizes of columns; too long texts in them would fail only when read.
@@ -329,7 +342,7 @@ class Job:
                 load = replace(load, record_bytes=max(load.record_bytes, bytes_of_record(longest)))
             if parts and self.label_bytes is None:
                 load = replace(load, label_bytes=self._with_labels(parts, engine).label_bytes or 0)
-            divide(self.limit, engine.n_threads, load)
+            divide(self.limit, load)
             raise
 
     def _with_labels(self, parts: Sequence[Part], engine: Engine, records: RecordLimit | None = None) -> Job:
@@ -338,24 +351,23 @@ class Job:
         Records beyond the limit `records` are skipped if it says so.
         """
         load = self._load(parts)
-        shares = divide(smallest_limit(load), 1, load)[1]
+        shares = divide(smallest_limit(load), load)
         shares = shares if records is None else replace(shares, record_limit=records)
         task = PartTask.of(self.sources, self.recipe, shares, self._parts_folder)
         return replace(self, label_bytes=bytes_of_labels(parts, task, engine.at_most(1)))
 
     def _load(self, parts: Sequence[Part]) -> Load:
-        features = self.recipe.features
-        load = Load(
+        load = Load.of_features(
+            self.recipe.features,
             self._n_features(parts),
-            self.recipe.names,
-            dense=features.only_dense,
+            names=self.recipe.names,
             label_bytes=self.label_bytes or 0,
         )
         return load.of(parts)
 
     @property
     def _parts_folder(self) -> Path:
-        return self.to / WIP / "parts"
+        return self.to / WIP / (PARTS_WITH_LABELS if self.label_bytes else PARTS)
 
     def _part_bytes(self) -> int:
         """Return the approximate source bytes of one shard of the largest split."""

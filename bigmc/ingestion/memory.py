@@ -1,7 +1,9 @@
 """The memory of an ingest, and the share of each worker.
 
 The limit counts what a run adds to the bare process: the interpreter and the libraries that
-ingest imports.
+ingest imports. What is stored follows from a share: rows of a shard, sums of batches, counted names. So
+shares depend on the limit and the input, and on no number of threads or processes; threads without a share
+help those that have one.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ import numpy as np
 
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine.processes import ROOMY_LIMIT
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.readers.parquet import DECODED
 from bigmc.ingestion.readers.record_limit import UNTOLD_BYTES, RecordLimit, bytes_of_record
+from bigmc.store.shards.memory_shard import MAX_ROWS
 
 BATCH_COST = 32
 """Bytes in memory per source byte of a batch: raw and parsed text, n-grams of the densest analyzer."""
@@ -29,6 +33,10 @@ DENSE_BATCH_COST = 8
 PIECES_OF_CATEGORIES = BATCH_COST // DENSE_BATCH_COST
 """Pieces in a batch of categories alone, which has no n-grams: with many columns, calls take as long as
 values. 60 million values in 30 columns took 7.2 CPU seconds one by one, and 5.2 with four at once."""
+
+THREADS_EACH, BATCHES_EACH = 2, 1.25
+"""Threads of a worker, each with a batch, and batches that memory is reserved for: two are seldom at their
+peaks at once, least of all while a shard is written. Texts in pieces of characters took 60 of 64 MB."""
 
 LABELS_BYTES = 2 << 20
 """Maximum bytes of distinct labels in every worker."""
@@ -65,6 +73,19 @@ LARGEST_CAPACITY = 1 << 16
 SMALLEST_WORKER = 12_000_000
 """Minimum buffer: with less, a worker would write shards of a few thousand rows."""
 
+BATCHES_SHARE = 4
+"""Batches may take a worker's bytes divided by this."""
+
+ROOMY_WORKER = 200_000_000
+"""Bytes from which on two workers share the memory where one would write longer dense shards."""
+
+ENTRY_BYTES = 12
+"""Bytes of a feature of one column in memory: an index and a number."""
+
+WORD_COST, CHARACTER_COST = 0.4, 1.25
+"""Bytes of samples in memory per byte of long texts, for each length of n-grams: a little more than 1 to 3
+words (0.22 to 0.35) and 1 to 5 characters (0.7 to 1.25) took of programs and their documentation."""
+
 
 @dataclass(frozen=True)
 class Load:
@@ -86,6 +107,14 @@ class Load:
         Whether there is Parquet to decode.
     label_bytes : int
         Bytes for the distinct labels, in each worker and then once for all; 0 before they are counted.
+    row_bytes : int
+        Bytes of a row's samples besides those of its texts.
+    growth : float
+        Bytes of samples per source byte, roughly, for texts and matrices.
+    samples_bytes : int
+        Bytes of the samples of the largest part, or of a whole shard of it, roughly.
+    chunk_bytes : int
+        Bytes of the largest chunk of dask arrays, which are computed whole.
     """
 
     n_features: int
@@ -95,6 +124,25 @@ class Load:
     footer_bytes: int = 0
     parquet: bool = False
     label_bytes: int = 0
+    row_bytes: int = 0
+    growth: float = 0.0
+    samples_bytes: int = 0
+    chunk_bytes: int = 0
+
+    @classmethod
+    def of_features(cls, features: FeatureSpec, n_features: int, *, names: bool, label_bytes: int) -> Load:
+        """Return the load of features before there are parts."""
+        load = cls(n_features, names, features.only_dense, label_bytes=label_bytes)
+        if features.only_dense:
+            return replace(load, row_bytes=8 * n_features)
+        if not features.columns:
+            return replace(load, growth=1.0)
+        row_bytes, growth = ENTRY_BYTES * (len(features.columns) - len(features.text)), 0.0
+        if features.text and features.hasher is not None:
+            least, most = features.hasher.ngrams
+            growth = WORD_COST if features.hasher.analyzer == "word" else CHARACTER_COST
+            growth *= most - least + 1
+        return replace(load, row_bytes=row_bytes, growth=growth)
 
     def of(self, parts: Sequence[Part]) -> Load:
         """Return the load with the largest record and footer of the parts."""
@@ -103,7 +151,13 @@ class Load:
             record_bytes=max((bytes_held(part) for part in parts), default=0),
             footer_bytes=max((part.footer_bytes for part in parts), default=0),
             parquet=any(part.format == "parquet" for part in parts),
+            samples_bytes=max((self._bytes_of_samples(part) for part in parts), default=0),
+            chunk_bytes=max((part.n_bytes for part in parts if part.format == "dask"), default=0),
         )
+
+    def _bytes_of_samples(self, part: Part) -> int:
+        n_rows = min(part.n_rows, MAX_ROWS)
+        return int(n_rows * (self.row_bytes + self.growth * part.n_bytes / max(1, part.n_rows)))
 
     @property
     def n_bytes(self) -> int:
@@ -137,10 +191,14 @@ def bytes_held(part: Part) -> int:
 
 @dataclass(frozen=True)
 class Shares:
-    """Memory share of one worker.
+    """Memory share of one worker, and how many of them there is memory for.
 
     Attributes
     ----------
+    most_workers : int
+        Parts that may be worked on at once.
+    most_threads : int
+        Threads that may work on them.
     batch_bytes : int
         Source bytes read at once.
     buffer_bytes : int
@@ -155,6 +213,8 @@ class Shares:
         Bytes of distinct labels of a part.
     """
 
+    most_workers: int
+    most_threads: int
     batch_bytes: int
     buffer_bytes: int
     name_capacity: int
@@ -163,15 +223,13 @@ class Shares:
     label_bytes: int
 
 
-def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
-    """Return the number of workers that a memory limit allows, and the share of each.
+def divide(limit: int, load: Load) -> Shares:
+    """Return the share of each worker, and how many of them a memory limit allows.
 
     Parameters
     ----------
     limit : int
         Bytes above the bare process.
-    n_workers : int
-        Workers wanted.
     load : Load
         Memory needs of one worker.
 
@@ -185,18 +243,22 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
             f"ingest of {load} with a memory limit of {format_bytes(limit)} cannot work",
             f"give --memory {-(-smallest_limit(load) // 10**6)}MB or more{load.other_cure}",
         )
-    n_workers = min(n_workers, (limit - FIXED_COST) // (SMALLEST_WORKER + load.n_bytes))
+    n_workers = _most_workers(limit, load)
     mine = (limit - FIXED_COST) // n_workers - load.n_bytes
     cost = DENSE_BATCH_COST if load.dense else BATCH_COST
-    batch_bytes = int(np.clip(mine // (4 * cost), SMALLEST_BATCH, LARGEST_BATCH))
+    # A batch with a long record takes the bytes of this record, so there are not two of them at once.
+    helped = mine >= THREADS_EACH * SMALLEST_WORKER and (load.parquet or not load.record_bytes)
+    batch_cost = int(cost * (BATCHES_EACH if helped else 1))
+    batch_bytes = int(np.clip(mine // (BATCHES_SHARE * batch_cost), SMALLEST_BATCH, LARGEST_BATCH))
     capacity = min(LARGEST_CAPACITY, 1 << (mine // (8 * NAME_COST)).bit_length() - 1) if load.names else 0
     # Bytes above the minimum, which is always reserved.
     reader_bytes = max(0, mine // READER_SHARE - READER_BYTES) if load.parquet else 0
-    factor = DENSE_PEAK_FACTOR if load.dense else _peak_factor(limit)
-    buffer_bytes = int((mine - batch_bytes * cost - capacity * NAME_COST - reader_bytes) / factor)
-    return n_workers, Shares(
+    buffers = mine - batch_bytes * batch_cost - capacity * NAME_COST - reader_bytes
+    return Shares(
+        n_workers,
+        n_workers * (THREADS_EACH if helped else 1),
         batch_bytes,
-        buffer_bytes,
+        buffers // _peak_factor(limit, load),
         capacity,
         reader_bytes=READER_BYTES + load.record_bytes + reader_bytes,
         record_limit=record_limit(limit, load.n_features),
@@ -204,7 +266,29 @@ def divide(limit: int, n_workers: int, load: Load) -> tuple[int, Shares]:
     )
 
 
-def _peak_factor(limit: int) -> int:
+def _most_workers(limit: int, load: Load) -> int:
+    """Return how many workers have room for whole shards and for batches of full size, at least one.
+
+    Two may write shorter shards if all features are dense: these are not merged at the end, and a second
+    thread can hardly help to write them.
+    """
+    room = limit - FIXED_COST
+    batches = LARGEST_BATCH * int(BATCHES_EACH * (DENSE_BATCH_COST if load.dense else BATCH_COST))
+    names = NAME_COST * LARGEST_CAPACITY if load.names else 0
+    whole = load.samples_bytes * _peak_factor(limit, load) + batches + names
+    if load.parquet:
+        whole += whole // (READER_SHARE - 1)
+    n_workers = room // (max(whole, BATCHES_SHARE * batches) + load.n_bytes)
+    if load.dense:
+        n_workers = max(n_workers, min(2, room // (ROOMY_WORKER + load.n_bytes)))
+    if load.chunk_bytes:
+        n_workers = min(n_workers, limit // (2 * load.chunk_bytes))
+    return max(1, n_workers)
+
+
+def _peak_factor(limit: int, load: Load) -> int:
+    if load.dense:
+        return DENSE_PEAK_FACTOR
     return ROOMY_PEAK_FACTOR if limit >= ROOMY_LIMIT else PEAK_FACTOR
 
 
@@ -219,18 +303,18 @@ def record_limit(limit: int, n_features: int) -> RecordLimit:
     return RecordLimit(limit, base)
 
 
-def refuse_large_chunks(parts: Sequence[Part], share: int, n_workers: int) -> None:
-    """Raise an error if one of `n_workers` cannot hold the chunks of dask arrays, which are computed whole.
+def refuse_large_chunks(limit: int, load: Load) -> None:
+    """Raise an error if a worker cannot hold the chunks of dask arrays, which are computed whole.
 
     Raises
     ------
     MemoryLimitError
         The message has the size of the largest chunk.
     """
-    largest = max((part.n_bytes for part in parts if part.format == "dask"), default=0)
-    if 2 * largest > share:
+    if 2 * load.chunk_bytes > limit:
         raise MemoryLimitError(
-            f"a chunk of the dask array has {format_bytes(largest)}, a worker may use {format_bytes(share)}",
+            f"a chunk of the dask array has {format_bytes(load.chunk_bytes)}, "
+            f"a worker may use {format_bytes(limit)}",
             f"rechunk the array to fewer rows per chunk, or give --memory "
-            f"{-(-2 * largest * n_workers // 10**6)}MB or more",
+            f"{-(-2 * load.chunk_bytes // 10**6)}MB or more",
         )

@@ -11,8 +11,14 @@ from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS
 from bigmc.store.files.atomic import PARTIAL
 from bigmc.store.files.layout import CLASSES, GROUP, MANIFEST, SHARDS, STATISTICS, WIP, read_manifest
 
+LABELS = "labels.json"
+"""File of the bytes of many labels in the work folder, for a resumed run."""
+
+PARTS, PARTS_WITH_LABELS = "parts", "parts-with-labels"
+"""Folders of finished parts: once labels are counted, shares have less for other things, in every part."""
+
 _OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
-_OWN_WORK = {"lock", "plan.json", "parts", MAP}
+_OWN_WORK = {"lock", "plan.json", PARTS, PARTS_WITH_LABELS, LABELS, MAP}
 
 
 def is_published(to: Path, recipe: Recipe) -> bool:

@@ -315,8 +315,7 @@ def test_small_buffers_make_the_same_dataset_of_few_shards(table, tmp_path, monk
     divide, merge, merged = job_module.divide, shard_placement.merge_shards, []
 
     def tiny(*args):
-        n_workers, shares = divide(*args)
-        return n_workers, dataclasses.replace(shares, batch_bytes=2000, buffer_bytes=500)
+        return dataclasses.replace(divide(*args), batch_bytes=2000, buffer_bytes=500)
 
     def counted(folder, sources, **options):
         merged.append(len(sources))

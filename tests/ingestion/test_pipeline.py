@@ -17,6 +17,8 @@ def test_the_fewer_parts_are_left_the_more_threads_work_on_each():
         assert crew.n_each == 4
         crew.end_part()
         assert crew.n_each == 4
+    with Crew(4, 20, 2) as crew:
+        assert crew.n_each == 2
 
 
 def test_one_thread_has_no_helpers_however_many_parts_end():

@@ -98,13 +98,13 @@ class PartWriter:
 
     def moments(self) -> Moments:
         """Return the moments of the dense features of the first split, writing nothing."""
-        first = next(iter(self._recipe.splits))
         total = Moments(0, np.zeros(1), np.zeros(1))
         for batch in self._batches():
             ready = self._transformed(batch)
-            for split, samples, _ in self._by_split(ready.batch, ready.samples):
-                if split == first and not isinstance(samples, Rows):
-                    total = total + Moments.of(samples)
+            first = self._assigned(ready.batch)[0] == 0
+            samples = keep_matrix(ready.samples, first)
+            if first.any() and not isinstance(samples, Rows):
+                total = total + Moments.of(samples)
         return total
 
     def labels(self) -> Iterator[pa.Array]:
@@ -221,12 +221,7 @@ class PartWriter:
         recipe = self._recipe
         codes = self._labels.encode(self._label_column(batch))
         ids = batch.row + recipe.first_row
-        if recipe.group is None:
-            fractions = row_fractions(ids, recipe.seed)
-        else:
-            hashes = group_hashes(batch.table.column(recipe.group), recipe.seed)
-            fractions = unit_interval(hashes)
-        assigned = assign_splits(fractions, recipe.splits)
+        assigned, hashes = self._assigned(batch)
         for number, split in enumerate(recipe.splits):
             chosen = assigned == number
             if not chosen.any():
@@ -235,10 +230,20 @@ class PartWriter:
             columns = {"label": codes.filter(mask), "row_id": ids[chosen]}
             if recipe.weight is not None:
                 columns[SAMPLE_WEIGHT] = weights_of(batch.table.column(recipe.weight))[chosen]
-            if recipe.group is not None:
+            if hashes is not None:
                 columns[GROUP_HASH] = hashes[chosen].view(np.int64)
             columns |= {name: batch.table.column(name).filter(mask) for name in recipe.keep}
             yield split, keep_matrix(samples, chosen), pa.table(columns)
+
+    def _assigned(self, batch: Batch) -> tuple[NDArray[np.intp], NDArray[np.uint64] | None]:
+        """Return the number of each row's split, and the hash of its group if there are groups."""
+        recipe = self._recipe
+        if recipe.group is None:
+            return assign_splits(
+                row_fractions(batch.row + recipe.first_row, recipe.seed), recipe.splits
+            ), None
+        hashes = group_hashes(batch.table.column(recipe.group), recipe.seed)
+        return assign_splits(unit_interval(hashes), recipe.splits), hashes
 
     def _commit(self, receipt: PartReceipt) -> None:
         if self._names is not None:

@@ -21,10 +21,12 @@ class Crew:
         Threads that may work at once.
     n_parts : int
         Parts to do; one thread for each does what has to be done in order.
+    n_at_once : int, optional
+        Parts that are worked on at once; by default one for each thread.
     """
 
-    def __init__(self, n_threads: int = 1, n_parts: int = 1) -> None:
-        self._n_threads = n_threads
+    def __init__(self, n_threads: int = 1, n_parts: int = 1, n_at_once: int | None = None) -> None:
+        self._n_threads, self._n_at_once = n_threads, n_at_once or n_threads
         self._left = deque(range(n_parts))  # its methods are atomic, and it can go to another process
         self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None  # starts none before its work
 
@@ -41,8 +43,8 @@ class Crew:
 
     @property
     def n_each(self) -> int:
-        """Threads for each part that is left."""
-        return max(1, self._n_threads // max(1, len(self._left)))
+        """Threads for each part that is worked on."""
+        return max(1, self._n_threads // max(1, min(len(self._left), self._n_at_once)))
 
     @property
     def helpers(self) -> Executor | None:

@@ -31,8 +31,9 @@ from bigmc.version import __version__
 
 pq = LazyModule("pyarrow.parquet")
 
-MERGE_LIMIT = 256_000_000
-"""Shards are merged several at once where the memory limit has so many bytes for each."""
+MERGE_LIMIT, MOST_MERGES = 256_000_000, 4
+"""Shards are merged several at once where the memory limit has so many bytes for each. What each has, and so
+the row groups of its table, does not depend on the number of threads."""
 
 NAMES_BYTES = 50_000_000
 """Largest table of feature names of a dataset."""
@@ -151,7 +152,9 @@ class Publication:
             )
             for local in receipt.shards
         ]
-        placing = Placing(self.to, self.folder, n_features, self._memory, self._n_threads)
+        most = max(1, min(MOST_MERGES, self.limit // MERGE_LIMIT))
+        n_threads = min(self._n_threads, most)
+        placing = Placing(self.to, self.folder, n_features, self._memory // most, n_threads)
         return placing.place(shards, progress)
 
     def _labels(self, part: Part) -> list[object]:

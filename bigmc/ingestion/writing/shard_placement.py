@@ -51,9 +51,9 @@ class Placing:
     n_features : int
         Of the dataset.
     memory : int
-        Bytes for merging.
+        Bytes for merging shards into one.
     n_threads : int
-        Shards made at once, which share the memory.
+        Shards made at once.
     """
 
     to: Path
@@ -106,7 +106,7 @@ class Placing:
         if not receipt.exists():
             counter = ByteCounter()
             sources = [_Relabelled(shard, self.n_features, counter) for shard in shards]
-            entry = merge_shards(target, sources, memory=self.memory // self.n_threads)
+            entry = merge_shards(target, sources, memory=self.memory)
             write_work_file(receipt, entry.to_dict())
         for shard in shards:
             disk.try_clear(shard.folder)
