@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import scipy
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec, Samples
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.readers.plain_types import plain_columns
 from bigmc.ingestion.readers.rejects import Reject
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
@@ -90,11 +92,10 @@ class SampleReader:
         if isinstance(data, pa.RecordBatch):
             data = pa.Table.from_batches([data])
         if _is_frame(data):
-            table = data if isinstance(data, pa.Table) else expand_sources(data)[0].data
-            self._check_columns(table.column_names)
+            table = self._own_columns(data)
             for start in range(0, table.num_rows, self.batch_rows):
-                part = table.slice(start, self.batch_rows).select(list(self.spec.columns)).combine_chunks()
-                yield part.to_batches()[0]
+                part = table.slice(start, self.batch_rows).combine_chunks()
+                yield plain_columns(part.to_batches()[0])
             return
         if not isinstance(data, list | tuple | pa.Array):
             data = data.to_list() if hasattr(data, "to_list") else data.tolist()
@@ -118,6 +119,7 @@ class SampleReader:
 
     def _of_dicts(self, dicts: Sequence[Mapping[str, Any]], first: int) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}
+        dicts = [by_name(row) for row in dicts]
         for name in self.spec.columns:
             try:
                 columns[name] = pa.array([row[name] for row in dicts])
@@ -133,6 +135,17 @@ class SampleReader:
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                 raise DataError(f"column {name!r} has values of several types ({error})") from None
         return pa.record_batch(columns)
+
+    def _own_columns(self, frame: Any) -> pa.Table:
+        """Return the columns of the model of a data frame; others may have values of any types."""
+        pandas = sys.modules.get("pandas")
+        if pandas is not None and isinstance(frame, pandas.DataFrame):
+            named = frame.columns.map(str)
+            self._check_columns(list(named))
+            frame = frame.loc[:, named.isin(self.spec.columns)]
+        table = frame if isinstance(frame, pa.Table) else expand_sources(frame)[0].data
+        self._check_columns(table.column_names)
+        return table.select(list(self.spec.columns))
 
     def _check_columns(self, names: Sequence[str]) -> None:
         missing = [name for name in self.spec.columns if name not in names]
@@ -189,6 +202,11 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
     if samples.shape[1] != n_features:
         raise DataError(f"the samples have {samples.shape[1]} features, the model {n_features}")
     return Rows.of_dense(samples)
+
+
+def by_name(row: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return the values of a sample by the names of its columns: data frames may number theirs."""
+    return row if all(isinstance(name, str) for name in row) else {str(name): row[name] for name in row}
 
 
 def _is_frame(data: Any) -> bool:
