@@ -19,6 +19,7 @@ from bigmc.ingestion.columns.features import FeatureSpec, Samples
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.readers.plain_types import plain_columns
 from bigmc.ingestion.readers.rejects import Reject
+from bigmc.ingestion.sources.mixed_values import as_texts
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
 from bigmc.options.raw import OnBadRow
@@ -122,7 +123,7 @@ class SampleReader:
         dicts = [by_name(row) for row in dicts]
         for name in self.spec.columns:
             try:
-                columns[name] = pa.array([row[name] for row in dicts])
+                columns[name] = _column([row[name] for row in dicts], name in self.spec.text)
             except KeyError:
                 row = next(i for i, row in enumerate(dicts) if name not in row)
                 strange = [key for key in map(str, dicts[row]) if key not in self.spec.columns]
@@ -132,7 +133,7 @@ class SampleReader:
                 raise DataError(
                     f"sample {first + row} has no {name!r}{hint}", f"give the columns {columns_needed}"
                 ) from None
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            except TypeError as error:
                 raise DataError(f"column {name!r} has values of several types ({error})") from None
         return pa.record_batch(columns)
 
@@ -202,6 +203,16 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
     if samples.shape[1] != n_features:
         raise DataError(f"the samples have {samples.shape[1]} features, the model {n_features}")
     return Rows.of_dense(samples)
+
+
+def _column(values: list[Any], is_text: bool) -> pa.Array:
+    """Return values as a column: texts, if they have several types; `TypeError` if some have no text."""
+    try:
+        column = pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        return as_texts(values)
+    scalar = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return as_texts(values) if is_text and (scalar or pa.types.is_boolean(column.type)) else column
 
 
 def by_name(row: Mapping[Any, Any]) -> Mapping[str, Any]:

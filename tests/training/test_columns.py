@@ -1,6 +1,7 @@
 """Tables whose columns nobody has described: numbers, categories and texts, with some missing."""
 
 import csv
+import json
 
 import numpy as np
 import pandas as pd
@@ -152,6 +153,22 @@ def test_what_was_asked_for_stays(tmp_path):
     assert with_column_kinds(path, kept).options == completed
     texts = {"label": "label", "text": ("colour",)}
     assert with_column_kinds(path, texts) == (texts, (), ())
+
+
+def test_lists_of_several_types_and_ids_that_numbers_do_not_hold_are_left_out(tmp_path):
+    big = 2**60 + 1
+    rows = [{"x": i, "tags": [1, {}], "id": big + i, "shop": big + i % 3, "label": i % 2} for i in range(40)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    frame = pd.DataFrame(rows).drop(columns="tags")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for source in (frame, str(tmp_path / "t.csv"), str(tmp_path / "t.jsonl")):
+        options, left_out, notes = with_column_kinds(source, {"label": "label"})
+        assert (options["dense"], options["one_hot"]) == (("x",), ("shop",))
+        assert set(left_out) - {"tags"} == {"id"}
+        assert notes == (
+            f"id has integers that are not exact as numbers, such as {big}: left out",
+            f"shop has integers that are not exact as numbers, such as {big}: categories",
+        )
 
 
 def test_dates_become_numbers_and_times_of_day_are_left_out(tmp_path):

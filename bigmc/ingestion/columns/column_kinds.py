@@ -29,7 +29,8 @@ from bigmc.ingestion.columns.value_formats import (
 from bigmc.ingestion.hashing.categories import is_text
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import read_once
-from bigmc.ingestion.readers import MATRICES, TEXT_FORMATS
+from bigmc.ingestion.readers import FORMATS, MATRICES, TEXT_FORMATS
+from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.sources.source import Source, no_rows
 from bigmc.lazy import LazyModule
 from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions, columns_of, format_examples
@@ -57,9 +58,12 @@ class _Column:
     n_rows, n_missing : int
         Rows, and rows without a value.
     unfit : bool
-        Lists, objects, bytes, times of day and incomplete dates, left out unless they are named.
+        Lists, objects, bytes, times of day, incomplete dates, and integers that are not exact as numbers and
+        do not repeat: left out unless they are named.
     is_number, is_date : bool
         Whether all values are numbers, or dates. Known of texts when the sample is complete.
+    inexact : str
+        The first integer that is not exact as a number, such as an id of 18 digits.
     missing : tuple of str
         Texts that stand for a missing number or date, in lower case.
     spelled : tuple of str
@@ -82,6 +86,7 @@ class _Column:
     is_date: bool = False
     is_text: bool = False
     is_object: bool = False
+    inexact: str = ""
     missing: tuple[str, ...] = MISSING_TEXTS
     spelled: tuple[str, ...] = ()
     doubt: str = ""
@@ -95,8 +100,7 @@ class _Column:
         kind, types = column.type, pa.types
         self.is_text = self.is_text or is_text(kind)
         times = types.is_temporal(kind)
-        self.is_object = types.is_struct(kind)
-        self.unfit |= types.is_nested(kind) or types.is_binary(kind) or (times and not is_date(kind))
+        self.unfit |= types.is_binary(kind) or (times and not is_date(kind))
         if self.unfit:
             return
         if times:
@@ -107,13 +111,27 @@ class _Column:
         if self.is_text:
             return
         self.is_number = is_number(kind)
-        absent = np.isnan(Numbers(table)[self.name].values).sum() if self.is_number else column.null_count
-        self.n_missing += int(absent)
+        if not self.is_number:
+            self.n_missing += column.null_count
+            return
+        values = Numbers(table)[self.name].values
+        self.n_missing += int(np.isnan(values).sum())
+        if not types.is_floating(kind):
+            self._find_inexact(column, values)
+
+    def _find_inexact(self, column: pa.Array, values: NDArray[np.float64]) -> None:
+        """Remember the first integer of a column that is not exact as a number."""
+        large = column.filter(pa.array(np.abs(values) >= EXACT_INTEGERS))
+        self.inexact = self.inexact or next((t for v in large.to_pylist() if not is_exact(t := str(v))), "")
 
     def complete(self) -> None:
-        """Decide whether texts are numbers or dates, after the last batch."""
-        if not self.is_text or self.unfit:
-            return
+        """Decide whether texts are numbers or dates, after the last batch, and whether numbers are ids."""
+        if self.is_text and not self.unfit:
+            self._complete_texts()
+        if self.inexact:
+            self.is_number, self.unfit = False, not self.is_category
+
+    def _complete_texts(self) -> None:
         counts = self.levels.counts
         texts, times = pa.array(counts, pa.string()), np.fromiter(counts.values(), np.int64, len(counts))
         plain = as_float(texts)
@@ -121,6 +139,7 @@ class _Column:
         self.n_missing = int(times[absent].sum())
         if self.format is None and not plain.unreadable.any():
             self.is_number = True
+            self._find_inexact(texts, plain.values)
             return
         present = without_missing(texts, self.missing)
         spelled = null_mask(present)
@@ -180,7 +199,7 @@ class ColumnKinds(NamedTuple):
     ----------
     options : IngestKeywords
     left_out : tuple of str
-        Columns of lists, objects, bytes or times of day, or without values, if no columns are named.
+        Columns of lists, objects, bytes, times of day or ids, or without values, if no columns are named.
     notes : tuple of str
         Sentences on texts that count as missing, and on columns whose values look like numbers or dates but
         are not read as such.
@@ -264,6 +283,8 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     formats = dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
     missing = (*MISSING_TEXTS, *(text.strip().lower() for text in columns_of(options.get("missing_text"))))
     n_rows, rejects = 0, []
+    if wanted is None:
+        wanted = _enter_nested(sources[0], columns)
     for _, batch in _batches(sources, wanted):
         rejects += batch.rejects[:1]
         n_rows += 0 if batch.table is None else batch.table.num_rows
@@ -277,6 +298,15 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
         column.complete()
     _find_places(sources, [column for column in columns.values() if column.odd])
     return list(columns.values())
+
+
+def _enter_nested(source: Source, columns: dict[str, _Column]) -> list[str] | None:
+    """Enter columns of lists and objects; return those to read instead, or None for all."""
+    schema = FORMATS[source.format].schema(source, ReadHints(missing=True))
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if pa.types.is_nested(kind):
+            columns[name] = _Column(name, LevelCount(name), unfit=True, is_object=pa.types.is_struct(kind))
+    return [name for name in schema.names if name not in columns] or None if columns else None
 
 
 def _batches(sources: Sequence[Source], wanted: Sequence[str] | None) -> Iterator[tuple[Part, Batch]]:
@@ -325,6 +355,9 @@ def _notes(columns: Sequence[_Column]) -> Iterator[str]:
             yield f"{column.name} is an object; name its fields to use them: --text {column.name}.FIELD"
         if column.odd:
             yield told(column.name, column.odd, column.n_rows, column.odd_places)
+        if column.inexact:
+            use = "left out" if column.unfit else "categories"
+            yield f"{column.name} has integers that are not exact as numbers, such as {column.inexact}: {use}"
         if column.doubt:
             yield f"{column.name} is not read as numbers or dates: {column.doubt}"
 
