@@ -35,13 +35,13 @@ def _as_text(value: Any) -> str | None:
 
 
 def with_texts(value: Any, kind: pa.DataType) -> Any:
-    """Return a JSON value in which numbers and booleans are texts wherever an Arrow type has texts.
+    """Return a JSON value in which numbers and booleans are texts, and NaN missing, where a type has texts.
 
     The value itself, not a copy, if there are none.
     """
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind):
-        return str(value) if isinstance(value, bool | int | float) else value
+        return _as_text(value) if isinstance(value, bool | int | float) else value
     if types.is_struct(kind) and isinstance(value, Mapping):
         known = [field for field in kind if field.name in value]
         inner = {field.name: with_texts(value[field.name], field.type) for field in known}
