@@ -17,6 +17,7 @@ import scipy
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec, Samples
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns
 from bigmc.ingestion.readers.rejects import Reject
 from bigmc.ingestion.sources.mixed_values import as_texts
@@ -96,7 +97,7 @@ class SampleReader:
             table = self._own_columns(data)
             for start in range(0, table.num_rows, self.batch_rows):
                 part = table.slice(start, self.batch_rows).combine_chunks()
-                yield plain_columns(part.to_batches()[0])
+                yield select(plain_columns(part.to_batches()[0]), self.spec.columns)
             return
         if not isinstance(data, list | tuple | pa.Array):
             data = data.to_list() if hasattr(data, "to_list") else data.tolist()
@@ -120,12 +121,12 @@ class SampleReader:
 
     def _of_dicts(self, dicts: Sequence[Mapping[str, Any]], first: int) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}
-        dicts = [by_name(row) for row in dicts]
+        samples = [by_name(row, self.spec.columns) for row in dicts]
         for name in self.spec.columns:
             try:
-                columns[name] = _column([row[name] for row in dicts], name in self.spec.text)
+                columns[name] = _column([sample[name] for sample in samples], name in self.spec.text)
             except KeyError:
-                row = next(i for i, row in enumerate(dicts) if name not in row)
+                row = next(i for i, sample in enumerate(samples) if name not in sample)
                 strange = [key for key in map(str, dicts[row]) if key not in self.spec.columns]
                 near = difflib.get_close_matches(name, strange, n=1)
                 hint = f" but {near[0]!r}" if near else ""
@@ -139,14 +140,13 @@ class SampleReader:
 
     def _own_columns(self, frame: Any) -> pa.Table:
         """Return the columns of the model of a data frame; others may have values of any types."""
-        pandas = sys.modules.get("pandas")
+        pandas, columns = sys.modules.get("pandas"), list(self.spec.columns)
         if pandas is not None and isinstance(frame, pandas.DataFrame):
-            named = frame.columns.map(str)
-            self._check_columns(list(named))
-            frame = frame.loc[:, named.isin(self.spec.columns)]
+            holds = [any(f"{name}.".startswith(f"{own}.") for name in columns) for own in frame.columns]
+            frame = frame.loc[:, holds]
         table = frame if isinstance(frame, pa.Table) else expand_sources(frame)[0].data
-        self._check_columns(table.column_names)
-        return table.select(list(self.spec.columns))
+        self._check_columns(with_fields(table.schema).names)
+        return table.select(only(table.schema, columns).names)
 
     def _check_columns(self, names: Sequence[str]) -> None:
         missing = [name for name in self.spec.columns if name not in names]
@@ -215,9 +215,28 @@ def _column(values: list[Any], is_text: bool) -> pa.Array:
     return as_texts(values) if is_text and (scalar or pa.types.is_boolean(column.type)) else column
 
 
-def by_name(row: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return the values of a sample by the names of its columns: data frames may number theirs."""
-    return row if all(isinstance(name, str) for name in row) else {str(name): row[name] for name in row}
+def by_name(row: Mapping[Any, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Return the values of a sample by column; columns may be fields of objects, such as ``doc.text``.
+
+    Data frames may number their columns.
+    """
+    if not all(isinstance(name, str) for name in row):
+        row = {str(name): value for name, value in row.items()}
+    found = ((name, _value(row, name)) for name in columns)
+    return {name: value for name, value in found if value is not _ABSENT}
+
+
+_ABSENT = object()
+
+
+def _value(row: Mapping[str, Any], name: str) -> Any:
+    """Return a value or, of an object in it, the field with a dotted name; fields of nothing are missing."""
+    if name in row or "." not in name:
+        return row.get(name, _ABSENT)
+    for key, inner in row.items():
+        if name.startswith(f"{key}."):
+            return _value(inner, name[len(key) + 1 :]) if isinstance(inner, Mapping) else None
+    return _ABSENT
 
 
 def _is_frame(data: Any) -> bool:

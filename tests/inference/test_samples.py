@@ -18,6 +18,9 @@ TEXTS = ["the red apple is sweet", "a green pear", "red roses smell", "Äpfel un
 LABELS = ["fruit", "fruit", "flower", "fruit", "flower", "flower"]
 
 
+FIELDS = {"doc": pl.Struct({"text": pl.String, "more": pl.Struct({"w": pl.Int64})}), "label": pl.String}
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Return a classifier of texts loaded from its file, and the folder it is in."""
@@ -130,6 +133,24 @@ def test_columns_of_a_frame_may_be_numbered():
     for form in (samples, samples.to_dict("records")):
         [rows] = reader.batches(form)
         np.testing.assert_array_equal(rows.data, [2.0, 3.0])
+
+
+def test_fields_of_objects_are_found_as_in_files(tmp_path):
+    rows = [
+        {"doc": {"text": text, "more": {"w": w}}, "label": label}
+        for w, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True))
+    ] + [{"doc": None, "label": "fruit"}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    bigmc.ingest(
+        tmp_path / "t.jsonl", tmp_path / "d", text="doc.text", dense="doc.more.w", label="label",
+        missing="fill", split={"train": 1.0},
+    )  # fmt: skip
+    bigmc.train("sparse", tmp_path / "d", tmp_path / "m", alpha=1e-4, ridge=1e-2)
+    model = bigmc.load_model(tmp_path / "m")
+    expected = model.decision_function(str(tmp_path / "t.jsonl"))
+    for form in (rows, pd.DataFrame(rows), pl.read_ndjson(tmp_path / "t.jsonl", schema_overrides=FIELDS)):
+        np.testing.assert_array_equal(model.decision_function(form), expected)
+    assert model.explain(rows[0]).label == model.predict(rows[:1])[0]
 
 
 @pytest.mark.parametrize("as_type", [str, lambda path: path])
