@@ -100,7 +100,7 @@ def is_for_boosting(dataset: Dataset, memory: int) -> bool:
 
 
 def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
-    """Return the best settings tried.
+    """Return the best settings tried. Without time there is one trial, and no other begins when it is over.
 
     Parameters
     ----------
@@ -119,13 +119,16 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
         return start
     rounds = ladder.first_rounds
     for other in others:
+        if not other.may_try(ROUNDS[:2]):
+            break
         if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
     best = ladder.first
     if best.n_rounds < ROUNDS[-1] or _is_outdone(best.trial, linear, OUTDONE):
         return best
-    if not cross_validates:  # on few rows the fit is never too loose
-        ladder = ladder.better(_Ladder(search, folder, replace(best.options, C=LARGER_C)))
+    looser = _Ladder(search, folder, replace(best.options, C=LARGER_C))
+    if not cross_validates and looser.may_try(ROUNDS[:2]):  # on few rows the fit is never too loose
+        ladder = ladder.better(looser)
     return ladder.climb()
 
 
@@ -179,11 +182,15 @@ class _Ladder:
     def _first_tried(self) -> Sequence[Boosting]:
         fewer, more = self._started
         gains, rest = more.trial.log_loss < fewer.trial.log_loss, ROUNDS[2:]
-        return (fewer, more, *(self._tried(rest) if gains and rest else ()))
+        return (fewer, more, *(self._tried(rest) if gains and rest and self.may_try(rest) else ()))
 
     @cached_property
     def _started(self) -> Sequence[Boosting]:
         return self._tried(ROUNDS[:2])
+
+    def may_try(self, rounds: Sequence[int]) -> bool:
+        """Return whether numbers of rounds were tried before, or the time is not over."""
+        return self._file(rounds, EVERY_FOLD).exists() or self._search.has_time(0.0)
 
     def better(self, other: _Ladder) -> _Ladder:
         """Return the better of two by their first rounds."""
