@@ -171,6 +171,25 @@ def test_lists_of_several_types_and_ids_that_numbers_do_not_hold_are_left_out(tm
         )
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_infinite_numbers_are_missing_and_named(tmp_path, ending):
+    frame = table(300, 5)
+    frame.loc[3::10, "size"], frame.loc[4, "size"] = np.inf, -np.inf
+    path = tmp_path / f"t.{ending}"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    result = bigmc.fit(str(path), tmp_path / "m", label="label", time_limit=0.0)
+    assert result["columns"]["filled"] == ["size", "delay"]
+    place = ("line 5", "line 6") if ending == "csv" else ("row 3", "row 4")
+    [note] = result["notes"]
+    assert note.startswith("31 of 300 values of size are no number or date and count as missing")
+    assert all(f"{text!r} in {at}" in note for text, at in zip(("inf", "-inf"), place, strict=True))
+    model = bigmc.load_model(tmp_path / "m")
+    with pytest.warns(UserWarning, match="31 values"):
+        found = model.decision_function(frame)
+    finite = frame.replace([np.inf, -np.inf], np.nan)
+    np.testing.assert_array_equal(found, model.decision_function(finite))
+
+
 def test_dates_become_numbers_and_times_of_day_are_left_out(tmp_path):
     frame = table(100, 0).assign(day=pd.date_range("2026-01-01", periods=100))
     frame["never"] = [f"2026-02-{k % 30 + 1:02d}" for k in range(100)]  # 30 February is no date

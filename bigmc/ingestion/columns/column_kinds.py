@@ -71,7 +71,7 @@ class _Column:
     doubt : str
         Why values that look like numbers or dates are read as texts.
     odd : mapping of str to int
-        The few values that are no numbers or dates in a column of such, and how often each occurs.
+        Infinite numbers, or the few values that are no numbers or dates, and how often each occurs.
     odd_places : mapping of str to str
         The first line or row of each.
     """
@@ -116,8 +116,16 @@ class _Column:
             return
         values = Numbers(table)[self.name].values
         self.n_missing += int(np.isnan(values).sum())
-        if not types.is_floating(kind):
+        if types.is_floating(kind):
+            infinite, times = np.unique(values[np.isinf(values)], return_counts=True)
+            self._add_infinite({str(v): n for v, n in zip(infinite.tolist(), times.tolist(), strict=True)})
+        else:
             self._find_inexact(column, values)
+
+    def _add_infinite(self, times: Mapping[str, int]) -> None:
+        """Count infinite numbers, which are odd however many there are."""
+        self.odd = {**self.odd, **{text: self.odd.get(text, 0) + n for text, n in times.items()}}
+        self.n_missing += sum(times.values())
 
     def _find_inexact(self, column: pa.Array, values: NDArray[np.float64]) -> None:
         """Remember the first integer of a column that is not exact as a number."""
@@ -140,6 +148,8 @@ class _Column:
         if self.format is None and not plain.unreadable.any():
             self.is_number = True
             self._find_inexact(texts, plain.values)
+            infinite = np.flatnonzero(np.isinf(plain.values)).tolist()
+            self._add_infinite({texts[k].as_py().strip(): int(times[k]) for k in infinite})
             return
         present = without_missing(texts, self.missing)
         spelled = null_mask(present)
