@@ -7,6 +7,7 @@ costs little more than scoring the held-out rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.training.folds import FOLDS
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, is_mixed, is_table
 from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD
@@ -52,6 +54,8 @@ tested on one fold."""
 OUTDONE, SOON_OUTDONE = 2.0, 4.0
 """Ratio of errors, and of log loss, to those of the first linear model above which no further rounds are
 tried; and above which no more than the first are, nor another depth."""
+FEWEST_SECONDS = 10.0
+"""Seconds that a trial may take however little time is left, so that few trials depend on the machine."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
@@ -240,12 +244,18 @@ class _Ladder:
         name = f"boosting-{'-'.join(parts)}"
         return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"
 
+    def _time_limit(self, folds: slice) -> float | None:
+        """Return the seconds for each of some folds, after which a training ends with the rounds it has."""
+        seconds = max(self._search.seconds_left, FEWEST_SECONDS)
+        n_folds = len(range(*folds.indices(FOLDS))) if self._search.validation.cross_validates else 1
+        return seconds / n_folds if math.isfinite(seconds) else None
+
     def _tried(self, rounds: Sequence[int], folds: slice = EVERY_FOLD) -> list[Boosting]:
         file = self._file(rounds, folds)
         if file.exists():
             trials = [Trial.from_dict(fields) for fields in read_work_file(file, self._folder)]
         else:
-            options = replace(self._options, n_rounds=rounds[-1])
+            options = replace(self._options, n_rounds=rounds[-1], time_limit=self._time_limit(folds))
             entered, states = Candidate(None, "boosting", 1.0 / float(options.C)), self._states
             trials = self._search.validation.judge(
                 options, entered, lambda model: _stages(model, rounds), states, folds=folds

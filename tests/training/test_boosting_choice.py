@@ -66,6 +66,15 @@ def test_more_rounds_than_there_is_time_for_are_not_tried(tmp_path, few_rounds):
     assert len(list(tmp_path.glob("boosting-*"))) == 1
 
 
+def test_a_first_trial_that_takes_too_long_ends_with_the_rounds_it_has(tmp_path, few_rounds, monkeypatch):
+    monkeypatch.setattr(boosting, "FEWEST_SECONDS", 1e-9)
+    search, data = searched(*additive(), seconds=0.0)
+    cut = choose_boosting(search, data, tmp_path)
+    candidate, options = cut.trial.candidate, replace(cut.options, n_rounds=1)
+    [none] = search.validation.judge(options, candidate, lambda model: [replace(model, stage=0)])
+    assert replace(none, seconds=0.0) == replace(cut.trial, seconds=0.0)
+
+
 def test_trials_of_a_killed_run_are_not_made_again(tmp_path, monkeypatch, few_rounds):
     search, data = searched(*additive())
     found = choose_boosting(search, data, tmp_path)
