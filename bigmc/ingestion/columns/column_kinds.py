@@ -39,6 +39,8 @@ pc = LazyModule("pyarrow.compute")
 
 SAMPLE_ROWS = 20_000
 """Rows at the beginning of the source that are sampled."""
+SAMPLE_VALUES = 1_000_000
+"""Values of the sample, at most: different texts of a column are kept, with about 120 bytes each."""
 MOST_INDICATORS = 2_000
 """Maximum number of values of all categories as features of their own; above it they are hashed."""
 MOSTLY = 0.9
@@ -327,7 +329,8 @@ def _batches(sources: Sequence[Source], wanted: Sequence[str] | None) -> Iterato
         for batch in read(part, ReadRequest(wanted, on_bad_row="quarantine"), sources=sources):
             yield part, batch
             n_rows += 0 if batch.table is None else batch.table.num_rows
-            if n_rows >= SAMPLE_ROWS:
+            n_columns = 0 if batch.table is None else batch.table.num_columns
+            if n_rows >= SAMPLE_ROWS or n_rows * n_columns >= SAMPLE_VALUES:
                 return
 
 
