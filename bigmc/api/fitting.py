@@ -56,7 +56,8 @@ def fit(
         Model to write; ``TO.fit/`` keeps the search.
     text, label
         Columns, as for :func:`ingest`. Where no column of features is named, all but the label are used: the
-        first 20,000 rows tell which ones are numbers, dates, categories or texts, whether some are missing,
+        first 20,000 rows (of more than 50 columns fewer) tell which ones are numbers, dates, categories or
+        texts, whether some are missing,
         and how they are written: 1,234.50, 12 %, 31.12.2026, n/a. What may be read in two ways stays a text.
     dataset : path, optional
         Dataset to store raw data in; by default ``TO.dataset``.

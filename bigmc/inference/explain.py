@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from bigmc.errors import DataError
-from bigmc.inference.samples import SampleReader
+from bigmc.inference.samples import SampleReader, by_name
 from bigmc.inference.text_scores import is_one_text
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
@@ -178,14 +178,14 @@ def _differences(model: Model, rows: Rows) -> NDArray[np.float64]:
 
 def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[tuple[str, int]]:
     """Return the counts of words, or other named features, of a sample in each feature."""
-    row = {spec.text[0]: sample} if isinstance(sample, str) else sample
+    row = {spec.text[0]: sample} if isinstance(sample, str) else by_name(sample, spec.columns)
     missing = (name for name, value in row.items() if value is None or value != value)  # None or NaN
     row = {**row, **dict.fromkeys(missing, "")}
     occurrences: Counter[tuple[str, int]] = Counter()
     n_hashed = 0
     if spec.hasher is not None:
         n_hashed = spec.hasher.n_features
-        words = [pair for column in spec.text for pair in _ngrams(spec.hasher, row[column])]
+        words = [pair for column in spec.text for pair in _ngrams(spec.hasher, str(row[column]))]
         words += [(name, name) for name in (f"{column}={row[column]}" for column in spec.categorical)]
         words += [(name, name) for name in spec.numeric]
         indices = hash_names([ngram for _, ngram in words], spec.hasher.hash_bits)[0].tolist()

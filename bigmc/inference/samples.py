@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,10 @@ import scipy
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec, Samples
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.readers.nested import only, select, with_fields
+from bigmc.ingestion.readers.plain_types import plain_columns
 from bigmc.ingestion.readers.rejects import Reject
+from bigmc.ingestion.sources.mixed_values import as_texts
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
 from bigmc.options.raw import OnBadRow
@@ -90,11 +94,10 @@ class SampleReader:
         if isinstance(data, pa.RecordBatch):
             data = pa.Table.from_batches([data])
         if _is_frame(data):
-            table = data if isinstance(data, pa.Table) else expand_sources(data)[0].data
-            self._check_columns(table.column_names)
+            table = self._own_columns(data)
             for start in range(0, table.num_rows, self.batch_rows):
-                part = table.slice(start, self.batch_rows).select(list(self.spec.columns)).combine_chunks()
-                yield part.to_batches()[0]
+                part = table.slice(start, self.batch_rows).combine_chunks()
+                yield select(plain_columns(part.to_batches()[0]), self.spec.columns)
             return
         if not isinstance(data, list | tuple | pa.Array):
             data = data.to_list() if hasattr(data, "to_list") else data.tolist()
@@ -118,11 +121,12 @@ class SampleReader:
 
     def _of_dicts(self, dicts: Sequence[Mapping[str, Any]], first: int) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}
+        samples = [by_name(row, self.spec.columns) for row in dicts]
         for name in self.spec.columns:
             try:
-                columns[name] = pa.array([row[name] for row in dicts])
+                columns[name] = _column([sample[name] for sample in samples], name in self.spec.text)
             except KeyError:
-                row = next(i for i, row in enumerate(dicts) if name not in row)
+                row = next(i for i, sample in enumerate(samples) if name not in sample)
                 strange = [key for key in map(str, dicts[row]) if key not in self.spec.columns]
                 near = difflib.get_close_matches(name, strange, n=1)
                 hint = f" but {near[0]!r}" if near else ""
@@ -130,9 +134,19 @@ class SampleReader:
                 raise DataError(
                     f"sample {first + row} has no {name!r}{hint}", f"give the columns {columns_needed}"
                 ) from None
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            except TypeError as error:
                 raise DataError(f"column {name!r} has values of several types ({error})") from None
         return pa.record_batch(columns)
+
+    def _own_columns(self, frame: Any) -> pa.Table:
+        """Return the columns of the model of a data frame; others may have values of any types."""
+        pandas, columns = sys.modules.get("pandas"), list(self.spec.columns)
+        if pandas is not None and isinstance(frame, pandas.DataFrame):
+            holds = [any(f"{name}.".startswith(f"{own}.") for name in columns) for own in frame.columns]
+            frame = frame.loc[:, holds]
+        table = frame if isinstance(frame, pa.Table) else expand_sources(frame)[0].data
+        self._check_columns(with_fields(table.schema).names)
+        return table.select(only(table.schema, columns).names)
 
     def _check_columns(self, names: Sequence[str]) -> None:
         missing = [name for name in self.spec.columns if name not in names]
@@ -189,6 +203,40 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
     if samples.shape[1] != n_features:
         raise DataError(f"the samples have {samples.shape[1]} features, the model {n_features}")
     return Rows.of_dense(samples)
+
+
+def _column(values: list[Any], is_text: bool) -> pa.Array:
+    """Return values as a column: texts, if they have several types; `TypeError` if some have no text."""
+    try:
+        column = pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        return as_texts(values)
+    scalar = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return as_texts(values) if is_text and (scalar or pa.types.is_boolean(column.type)) else column
+
+
+def by_name(row: Mapping[Any, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Return the values of a sample by column; columns may be fields of objects, such as ``doc.text``.
+
+    Data frames may number their columns.
+    """
+    if not all(isinstance(name, str) for name in row):
+        row = {str(name): value for name, value in row.items()}
+    found = ((name, _value(row, name)) for name in columns)
+    return {name: value for name, value in found if value is not _ABSENT}
+
+
+_ABSENT = object()
+
+
+def _value(row: Mapping[str, Any], name: str) -> Any:
+    """Return a value or, of an object in it, the field with a dotted name; fields of nothing are missing."""
+    if name in row or "." not in name:
+        return row.get(name, _ABSENT)
+    for key, inner in row.items():
+        if name.startswith(f"{key}."):
+            return _value(inner, name[len(key) + 1 :]) if isinstance(inner, Mapping) else None
+    return _ABSENT
 
 
 def _is_frame(data: Any) -> bool:

@@ -140,8 +140,14 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in a type that CSV can hold."""
+    """Return a column in a type that CSV can hold; labels that are floats look as in names of columns."""
     if pa.types.is_dictionary(column.type):
+        if pa.types.is_floating(column.type.value_type):
+            texts = [
+                pa.array([str(v) for v in c.dictionary.to_pylist()], pa.string()).take(c.indices)
+                for c in column.chunks
+            ]
+            return pa.chunked_array(texts, pa.string())
         return column.cast(column.type.value_type)
     if pa.types.is_nested(column.type):
         values = column.to_pylist()

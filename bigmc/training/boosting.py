@@ -7,6 +7,7 @@ costs little more than scoring the held-out rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.training.folds import FOLDS
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, is_mixed, is_table
 from bigmc.training.validation import EVERY_FOLD, FIRST_FOLD
@@ -52,6 +54,8 @@ tested on one fold."""
 OUTDONE, SOON_OUTDONE = 2.0, 4.0
 """Ratio of errors, and of log loss, to those of the first linear model above which no further rounds are
 tried; and above which no more than the first are, nor another depth."""
+FEWEST_SECONDS = 10.0
+"""Seconds that a trial may take however little time is left, so that few trials depend on the machine."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
@@ -100,7 +104,7 @@ def is_for_boosting(dataset: Dataset, memory: int) -> bool:
 
 
 def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
-    """Return the best settings tried.
+    """Return the best settings tried. Without time there is one trial, and no other begins when it is over.
 
     Parameters
     ----------
@@ -119,13 +123,16 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
         return start
     rounds = ladder.first_rounds
     for other in others:
+        if not other.may_try(ROUNDS[:2]):
+            break
         if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
     best = ladder.first
     if best.n_rounds < ROUNDS[-1] or _is_outdone(best.trial, linear, OUTDONE):
         return best
-    if not cross_validates:  # on few rows the fit is never too loose
-        ladder = ladder.better(_Ladder(search, folder, replace(best.options, C=LARGER_C)))
+    looser = _Ladder(search, folder, replace(best.options, C=LARGER_C))
+    if not cross_validates and looser.may_try(ROUNDS[:2]):  # on few rows the fit is never too loose
+        ladder = ladder.better(looser)
     return ladder.climb()
 
 
@@ -179,11 +186,15 @@ class _Ladder:
     def _first_tried(self) -> Sequence[Boosting]:
         fewer, more = self._started
         gains, rest = more.trial.log_loss < fewer.trial.log_loss, ROUNDS[2:]
-        return (fewer, more, *(self._tried(rest) if gains and rest else ()))
+        return (fewer, more, *(self._tried(rest) if gains and rest and self.may_try(rest) else ()))
 
     @cached_property
     def _started(self) -> Sequence[Boosting]:
         return self._tried(ROUNDS[:2])
+
+    def may_try(self, rounds: Sequence[int]) -> bool:
+        """Return whether numbers of rounds were tried before, or the time is not over."""
+        return self._file(rounds, EVERY_FOLD).exists() or self._search.has_time(0.0)
 
     def better(self, other: _Ladder) -> _Ladder:
         """Return the better of two by their first rounds."""
@@ -233,12 +244,18 @@ class _Ladder:
         name = f"boosting-{'-'.join(parts)}"
         return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"
 
+    def _time_limit(self, folds: slice) -> float | None:
+        """Return the seconds for each of some folds, after which a training ends with the rounds it has."""
+        seconds = max(self._search.seconds_left, FEWEST_SECONDS)
+        n_folds = len(range(*folds.indices(FOLDS))) if self._search.validation.cross_validates else 1
+        return seconds / n_folds if math.isfinite(seconds) else None
+
     def _tried(self, rounds: Sequence[int], folds: slice = EVERY_FOLD) -> list[Boosting]:
         file = self._file(rounds, folds)
         if file.exists():
             trials = [Trial.from_dict(fields) for fields in read_work_file(file, self._folder)]
         else:
-            options = replace(self._options, n_rounds=rounds[-1])
+            options = replace(self._options, n_rounds=rounds[-1], time_limit=self._time_limit(folds))
             entered, states = Candidate(None, "boosting", 1.0 / float(options.C)), self._states
             trials = self._search.validation.judge(
                 options, entered, lambda model: _stages(model, rounds), states, folds=folds

@@ -238,6 +238,11 @@ class Search:
         self._progress(Progress("search", len(self._trials), 0, "trials", facts))
         return trial
 
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until no trial may start."""
+        return max(self._ends - time.monotonic(), 0.0)
+
     def has_time(self, seconds: float) -> bool:
         """Return whether what takes so many seconds would end in time."""
         if not math.isfinite(self._seconds):

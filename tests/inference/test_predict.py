@@ -1,6 +1,10 @@
 """Prediction in little memory, of many classes, by many workers: always the same file."""
 
+import io
+
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
@@ -13,6 +17,7 @@ from bigmc.inference.labelled import LabelledDataset
 from bigmc.inference.memory import FIXED_COST, SMALLEST_SCRATCH, divide
 from bigmc.inference.predict import PredictionJob
 from bigmc.inference.raw_input import RawInput
+from bigmc.inference.writers import CsvWriter
 from bigmc.model import LinearModel, ModelSource
 from bigmc.options.inference import EvaluateOptions, PredictOptions
 from bigmc.store.dataset import Dataset
@@ -120,3 +125,12 @@ def test_the_limit_is_shared_among_workers(data):
     assert workers * room + (2 * workers + 1) * SMALLEST_SCRATCH <= 20 * SMALLEST_SCRATCH
     with pytest.raises(MemoryLimitError, match="the model"):
         divide(model, fixed, 8, 0, "x")
+
+
+def test_labels_that_are_floats_look_in_csv_as_in_names_of_columns():
+    labels = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), [2.0, 2.5])
+    table, file = pa.table({"predicted_label": labels, "probability_2.0": [0.5, 1.0, 0.0]}), io.BytesIO()
+    with CsvWriter(file, table.schema) as writer:
+        writer.write(table)
+    said = pd.read_csv(io.BytesIO(file.getvalue()), dtype=str)["predicted_label"]
+    assert said.tolist() == [str(label) for label in labels.to_pylist()] == ["2.5", "2.0", "2.5"]

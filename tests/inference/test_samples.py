@@ -4,15 +4,21 @@ import json
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.feature_extraction.text import HashingVectorizer
 
 import bigmc
+from bigmc.inference.samples import SampleReader
+from bigmc.ingestion.columns.features import FeatureSpec
 
 TEXTS = ["the red apple is sweet", "a green pear", "red roses smell", "Äpfel und Birnen", "", "the the the"]
 LABELS = ["fruit", "fruit", "flower", "fruit", "flower", "flower"]
+
+
+FIELDS = {"doc": pl.Struct({"text": pl.String, "more": pl.Struct({"w": pl.Int64})}), "label": pl.String}
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +110,47 @@ def test_every_form_of_texts_is_the_same(trained, form):
     np.testing.assert_array_equal(model.decision_function(form(TEXTS)), model.decision_function(TEXTS))
 
 
-@pytest.mark.parametrize("form", [lambda t: t.to_pylist(), lambda t: t.to_pandas(), lambda t: t])
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda t: t.to_pylist(),
+        lambda t: t.to_pandas().assign(other=[1, "of another type"] * 3),
+        lambda t: t,
+        lambda t: t.set_column(4, "weight", t["weight"].dictionary_encode()),
+        lambda t: pl.from_arrow(t).with_columns(pl.col("shop").cast(pl.Categorical)),
+    ],
+)
 def test_rows_of_several_columns(mixed, tmp_path, form):
     model, table = mixed
     labels, scores = through_files(model, table, tmp_path)
     np.testing.assert_array_equal(model.predict(form(table)), labels)
     np.testing.assert_array_equal(model.decision_function(form(table)), scores[:, 1] - scores[:, 0])
+
+
+def test_columns_of_a_frame_may_be_numbered():
+    reader = SampleReader(FeatureSpec(dense=("0", "1")), 2)
+    samples = pd.DataFrame([[2.0, 3.0]])
+    for form in (samples, samples.to_dict("records")):
+        [rows] = reader.batches(form)
+        np.testing.assert_array_equal(rows.data, [2.0, 3.0])
+
+
+def test_fields_of_objects_are_found_as_in_files(tmp_path):
+    rows = [
+        {"doc": {"text": text, "more": {"w": w}}, "label": label}
+        for w, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True))
+    ] + [{"doc": None, "label": "fruit"}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    bigmc.ingest(
+        tmp_path / "t.jsonl", tmp_path / "d", text="doc.text", dense="doc.more.w", label="label",
+        missing="fill", split={"train": 1.0},
+    )  # fmt: skip
+    bigmc.train("sparse", tmp_path / "d", tmp_path / "m", alpha=1e-4, ridge=1e-2)
+    model = bigmc.load_model(tmp_path / "m")
+    expected = model.decision_function(str(tmp_path / "t.jsonl"))
+    for form in (rows, pd.DataFrame(rows), pl.read_ndjson(tmp_path / "t.jsonl", schema_overrides=FIELDS)):
+        np.testing.assert_array_equal(model.decision_function(form), expected)
+    assert model.explain(rows[0]).label == model.predict(rows[:1])[0]
 
 
 @pytest.mark.parametrize("as_type", [str, lambda path: path])

@@ -75,7 +75,7 @@ BAD = [
     (b"[1, 2]", "a list, not a JSON object"),
     (b"5", "a number, not a JSON object"),
     (b"null", "null, not a JSON object"),
-    (b'{"text": 5, "y": 1}', "column 'text' is a number, expected a string"),
+    (b'{"text": {"a": 5}, "y": 1}', "column 'text' is an object, expected a string"),
     (b'{"text": ["a"], "y": 1}', "column 'text' is a list, expected a string"),
     (b'{"text": "a", "y": "1"}', "column 'y' is a string, expected a whole number"),
     (b'{"text": "a", "y": true}', "column 'y' is a boolean, expected a whole number"),
@@ -123,8 +123,8 @@ def test_many_bad_lines(tmp_path):
     bad = rng.random(2000) < 0.1
     path = tmp_path / "t.jsonl"
     path.write_text(
-        "".join('{"t": %s}\n' % (i if b else f'"{i}"') for i, b in enumerate(bad)).replace(
-            '{"t": 0}', '{"t": "0"}'
+        "".join('{"t": %s}\n' % (f"[{i}]" if b else f'"{i}"') for i, b in enumerate(bad)).replace(
+            '{"t": [0]}', '{"t": "0"}'
         )
     )
     bad[0] = False
@@ -150,6 +150,20 @@ def test_types_are_those_given_or_first_seen_in_every_part(tmp_path):
     assert [row["x"] for row in rows_of(batches)] == [1.0, 1.0, 1.0, 2.5]
     with pytest.raises(DataError, match="no column 'dd'; did you mean 'd'"):
         schema(sources, ["dd"])
+
+
+def test_values_of_several_types_are_texts_like_those_of_python(tmp_path):
+    path = tmp_path / "t.jsonl"
+    values = [1, "a", 2.5, None, True, "", 10**25, -1e300, float("nan")]
+    rows = [{"v": v, "doc": {"id": v, "n": [1, {}]}, "i": i} for i, v in enumerate(values)]
+    path.write_text("\n".join(map(json.dumps, [*rows, {"v": [1], "i": 0}])))
+    expected = [None if v is None or v != v else str(v) for v in values]
+    for part_bytes in (1, 1 << 20):
+        batches = everything(path, part_bytes, on_bad_row="quarantine", columns=["v", "doc.id", "i"])
+        found = rows_of(batches)
+        assert [row["v"] for row in found] == [row["doc.id"] for row in found] == expected
+        assert [row["i"] for row in found] == list(range(len(values)))
+        assert [r.reason for r in rejects_of(batches)] == ["column 'v' is a list, expected a string"]
 
 
 def test_an_array_is_not_lines(tmp_path):

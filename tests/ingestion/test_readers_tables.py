@@ -155,6 +155,13 @@ def test_a_pandas_column_of_several_types_is_named():
         expand_sources(frame)
 
 
+def test_pandas_columns_of_texts_and_numbers_are_texts():
+    pandas = pytest.importorskip("pandas")
+    values = ["a", 7, 2.5, True, None, float("nan"), pandas.NA]
+    _, batches = everything(pandas.DataFrame({"mixed": pandas.Series(values, dtype=object)}))
+    assert batches[0].table.column("mixed").to_pylist() == ["a", "7", "2.5", "True", None, None, None]
+
+
 def test_frames_with_a_name_twice_are_refused():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([["a", "b", "x"]], columns=["text", "text", "label"])

@@ -63,6 +63,16 @@ def test_sums_of_waves_without_noise_ask_for_many_rounds(tmp_path, few_rounds):
 def test_more_rounds_than_there_is_time_for_are_not_tried(tmp_path, few_rounds):
     search, data = searched(*additive(), seconds=0.0)
     assert choose_boosting(search, data, tmp_path).n_rounds == few_rounds[1]
+    assert len(list(tmp_path.glob("boosting-*"))) == 1
+
+
+def test_a_first_trial_that_takes_too_long_ends_with_the_rounds_it_has(tmp_path, few_rounds, monkeypatch):
+    monkeypatch.setattr(boosting, "FEWEST_SECONDS", 1e-9)
+    search, data = searched(*additive(), seconds=0.0)
+    cut = choose_boosting(search, data, tmp_path)
+    candidate, options = cut.trial.candidate, replace(cut.options, n_rounds=1)
+    [none] = search.validation.judge(options, candidate, lambda model: [replace(model, stage=0)])
+    assert replace(none, seconds=0.0) == replace(cut.trial, seconds=0.0)
 
 
 def test_trials_of_a_killed_run_are_not_made_again(tmp_path, monkeypatch, few_rounds):

@@ -1,6 +1,7 @@
 """Tables whose columns nobody has described: numbers, categories and texts, with some missing."""
 
 import csv
+import json
 
 import numpy as np
 import pandas as pd
@@ -152,6 +153,41 @@ def test_what_was_asked_for_stays(tmp_path):
     assert with_column_kinds(path, kept).options == completed
     texts = {"label": "label", "text": ("colour",)}
     assert with_column_kinds(path, texts) == (texts, (), ())
+
+
+def test_lists_of_several_types_and_ids_that_numbers_do_not_hold_are_left_out(tmp_path):
+    big = 2**60 + 1
+    rows = [{"x": i, "tags": [1, {}], "id": big + i, "shop": big + i % 3, "label": i % 2} for i in range(40)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    frame = pd.DataFrame(rows).drop(columns="tags")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for source in (frame, str(tmp_path / "t.csv"), str(tmp_path / "t.jsonl")):
+        options, left_out, notes = with_column_kinds(source, {"label": "label"})
+        assert (options["dense"], options["one_hot"]) == (("x",), ("shop",))
+        assert set(left_out) - {"tags"} == {"id"}
+        assert notes == (
+            f"id has integers that are not exact as numbers, such as {big}: left out",
+            f"shop has integers that are not exact as numbers, such as {big}: categories",
+        )
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_infinite_numbers_are_missing_and_named(tmp_path, ending):
+    frame = table(300, 5)
+    frame.loc[3::10, "size"], frame.loc[4, "size"] = np.inf, -np.inf
+    path = tmp_path / f"t.{ending}"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    result = bigmc.fit(str(path), tmp_path / "m", label="label", time_limit=0.0)
+    assert result["columns"]["filled"] == ["size", "delay"]
+    place = ("line 5", "line 6") if ending == "csv" else ("row 3", "row 4")
+    [note] = result["notes"]
+    assert note.startswith("31 of 300 values of size are no number or date and count as missing")
+    assert all(f"{text!r} in {at}" in note for text, at in zip(("inf", "-inf"), place, strict=True))
+    model = bigmc.load_model(tmp_path / "m")
+    with pytest.warns(UserWarning, match="31 values"):
+        found = model.decision_function(frame)
+    finite = frame.replace([np.inf, -np.inf], np.nan)
+    np.testing.assert_array_equal(found, model.decision_function(finite))
 
 
 def test_dates_become_numbers_and_times_of_day_are_left_out(tmp_path):

@@ -29,7 +29,8 @@ from bigmc.ingestion.columns.value_formats import (
 from bigmc.ingestion.hashing.categories import is_text
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import read_once
-from bigmc.ingestion.readers import MATRICES, TEXT_FORMATS
+from bigmc.ingestion.readers import FORMATS, MATRICES, TEXT_FORMATS
+from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.sources.source import Source, no_rows
 from bigmc.lazy import LazyModule
 from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions, columns_of, format_examples
@@ -38,6 +39,8 @@ pc = LazyModule("pyarrow.compute")
 
 SAMPLE_ROWS = 20_000
 """Rows at the beginning of the source that are sampled."""
+SAMPLE_VALUES = 1_000_000
+"""Values of the sample, at most: different texts of a column are kept, with about 120 bytes each."""
 MOST_INDICATORS = 2_000
 """Maximum number of values of all categories as features of their own; above it they are hashed."""
 MOSTLY = 0.9
@@ -57,9 +60,12 @@ class _Column:
     n_rows, n_missing : int
         Rows, and rows without a value.
     unfit : bool
-        Lists, objects, bytes, times of day and incomplete dates, left out unless they are named.
+        Lists, objects, bytes, times of day, incomplete dates, and integers that are not exact as numbers and
+        do not repeat: left out unless they are named.
     is_number, is_date : bool
         Whether all values are numbers, or dates. Known of texts when the sample is complete.
+    inexact : str
+        The first integer that is not exact as a number, such as an id of 18 digits.
     missing : tuple of str
         Texts that stand for a missing number or date, in lower case.
     spelled : tuple of str
@@ -67,7 +73,7 @@ class _Column:
     doubt : str
         Why values that look like numbers or dates are read as texts.
     odd : mapping of str to int
-        The few values that are no numbers or dates in a column of such, and how often each occurs.
+        Infinite numbers, or the few values that are no numbers or dates, and how often each occurs.
     odd_places : mapping of str to str
         The first line or row of each.
     """
@@ -82,6 +88,7 @@ class _Column:
     is_date: bool = False
     is_text: bool = False
     is_object: bool = False
+    inexact: str = ""
     missing: tuple[str, ...] = MISSING_TEXTS
     spelled: tuple[str, ...] = ()
     doubt: str = ""
@@ -95,8 +102,7 @@ class _Column:
         kind, types = column.type, pa.types
         self.is_text = self.is_text or is_text(kind)
         times = types.is_temporal(kind)
-        self.is_object = types.is_struct(kind)
-        self.unfit |= types.is_nested(kind) or types.is_binary(kind) or (times and not is_date(kind))
+        self.unfit |= types.is_binary(kind) or (times and not is_date(kind))
         if self.unfit:
             return
         if times:
@@ -107,13 +113,35 @@ class _Column:
         if self.is_text:
             return
         self.is_number = is_number(kind)
-        absent = np.isnan(Numbers(table)[self.name].values).sum() if self.is_number else column.null_count
-        self.n_missing += int(absent)
+        if not self.is_number:
+            self.n_missing += column.null_count
+            return
+        values = Numbers(table)[self.name].values
+        self.n_missing += int(np.isnan(values).sum())
+        if types.is_floating(kind):
+            infinite, times = np.unique(values[np.isinf(values)], return_counts=True)
+            self._add_infinite({str(v): n for v, n in zip(infinite.tolist(), times.tolist(), strict=True)})
+        else:
+            self._find_inexact(column, values)
+
+    def _add_infinite(self, times: Mapping[str, int]) -> None:
+        """Count infinite numbers, which are odd however many there are."""
+        self.odd = {**self.odd, **{text: self.odd.get(text, 0) + n for text, n in times.items()}}
+        self.n_missing += sum(times.values())
+
+    def _find_inexact(self, column: pa.Array, values: NDArray[np.float64]) -> None:
+        """Remember the first integer of a column that is not exact as a number."""
+        large = column.filter(pa.array(np.abs(values) >= EXACT_INTEGERS))
+        self.inexact = self.inexact or next((t for v in large.to_pylist() if not is_exact(t := str(v))), "")
 
     def complete(self) -> None:
-        """Decide whether texts are numbers or dates, after the last batch."""
-        if not self.is_text or self.unfit:
-            return
+        """Decide whether texts are numbers or dates, after the last batch, and whether numbers are ids."""
+        if self.is_text and not self.unfit:
+            self._complete_texts()
+        if self.inexact:
+            self.is_number, self.unfit = False, not self.is_category
+
+    def _complete_texts(self) -> None:
         counts = self.levels.counts
         texts, times = pa.array(counts, pa.string()), np.fromiter(counts.values(), np.int64, len(counts))
         plain = as_float(texts)
@@ -121,6 +149,9 @@ class _Column:
         self.n_missing = int(times[absent].sum())
         if self.format is None and not plain.unreadable.any():
             self.is_number = True
+            self._find_inexact(texts, plain.values)
+            infinite = np.flatnonzero(np.isinf(plain.values)).tolist()
+            self._add_infinite({texts[k].as_py().strip(): int(times[k]) for k in infinite})
             return
         present = without_missing(texts, self.missing)
         spelled = null_mask(present)
@@ -180,7 +211,7 @@ class ColumnKinds(NamedTuple):
     ----------
     options : IngestKeywords
     left_out : tuple of str
-        Columns of lists, objects, bytes or times of day, or without values, if no columns are named.
+        Columns of lists, objects, bytes, times of day or ids, or without values, if no columns are named.
     notes : tuple of str
         Sentences on texts that count as missing, and on columns whose values look like numbers or dates but
         are not read as such.
@@ -264,6 +295,8 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     formats = dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
     missing = (*MISSING_TEXTS, *(text.strip().lower() for text in columns_of(options.get("missing_text"))))
     n_rows, rejects = 0, []
+    if wanted is None:
+        wanted = _enter_nested(sources[0], columns)
     for _, batch in _batches(sources, wanted):
         rejects += batch.rejects[:1]
         n_rows += 0 if batch.table is None else batch.table.num_rows
@@ -279,6 +312,15 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     return list(columns.values())
 
 
+def _enter_nested(source: Source, columns: dict[str, _Column]) -> list[str] | None:
+    """Enter columns of lists and objects; return those to read instead, or None for all."""
+    schema = FORMATS[source.format].schema(source, ReadHints(missing=True))
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if pa.types.is_nested(kind):
+            columns[name] = _Column(name, LevelCount(name), unfit=True, is_object=pa.types.is_struct(kind))
+    return [name for name in schema.names if name not in columns] or None if columns else None
+
+
 def _batches(sources: Sequence[Source], wanted: Sequence[str] | None) -> Iterator[tuple[Part, Batch]]:
     """Yield the batches of the sample, each with its part."""
     hints = ReadHints(missing=True, columns=None if wanted is None else tuple(wanted))
@@ -287,7 +329,8 @@ def _batches(sources: Sequence[Source], wanted: Sequence[str] | None) -> Iterato
         for batch in read(part, ReadRequest(wanted, on_bad_row="quarantine"), sources=sources):
             yield part, batch
             n_rows += 0 if batch.table is None else batch.table.num_rows
-            if n_rows >= SAMPLE_ROWS:
+            n_columns = 0 if batch.table is None else batch.table.num_columns
+            if n_rows >= SAMPLE_ROWS or n_rows * n_columns >= SAMPLE_VALUES:
                 return
 
 
@@ -325,6 +368,9 @@ def _notes(columns: Sequence[_Column]) -> Iterator[str]:
             yield f"{column.name} is an object; name its fields to use them: --text {column.name}.FIELD"
         if column.odd:
             yield told(column.name, column.odd, column.n_rows, column.odd_places)
+        if column.inexact:
+            use = "left out" if column.unfit else "categories"
+            yield f"{column.name} has integers that are not exact as numbers, such as {column.inexact}: {use}"
         if column.doubt:
             yield f"{column.name} is not read as numbers or dates: {column.doubt}"
 

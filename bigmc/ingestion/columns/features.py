@@ -216,8 +216,8 @@ class FeatureSpec:
         as_found = replace(self, value_formats=replace(formats, odd=()))
         numbers, n_odd = as_found.read_numbers(table), 0
         for name in formats.odd:
-            found = as_found.read_dates(table, name) if name in self.dates else numbers[name]
-            n_odd += int(found.unreadable.sum())
+            odd = as_found.read_dates(table, name).unreadable if name in self.dates else numbers[name].odd
+            n_odd += int(odd.sum())
         return n_odd
 
     def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:

@@ -39,9 +39,17 @@ class Floats(NamedTuple):
     absent: NDArray[np.bool_]
     unreadable: NDArray[np.bool_]
 
+    @property
+    def odd(self) -> NDArray[np.bool_]:
+        """Rows whose value is not a number, or is infinite."""
+        return self.unreadable | np.isinf(self.values)
+
     def without_odd(self) -> Floats:
-        """Return the column with missing values for those that are not numbers."""
-        return Floats(self.values, self.absent | self.unreadable, np.zeros(len(self.values), bool))
+        """Return the column with missing values for odd ones."""
+        odd = self.odd
+        if not odd.any():
+            return self
+        return Floats(np.where(odd, np.nan, self.values), self.absent | odd, np.zeros(len(odd), bool))
 
 
 class Numbers:
@@ -64,9 +72,9 @@ class Numbers:
             column, formats = self._table.column(name), self._formats
             if formats and is_text(column.type):
                 floats = floats_in_format(column, formats.of_numbers(name), formats.missing)
-                self._columns[name] = floats.without_odd() if name in formats.odd else floats
             else:
-                self._columns[name] = as_float(column)
+                floats = as_float(column)
+            self._columns[name] = floats.without_odd() if name in formats.odd else floats
         return self._columns[name]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, NamedTuple
 
@@ -74,9 +74,13 @@ class Chunk:
 
     def packed(self) -> Chunk:
         """Return the chunk without gaps from removed records, only line breaks between records."""
-        lengths = self.ends - self.starts
+        return self.replaced([self.raw(i) for i in range(len(self.starts))])
+
+    def replaced(self, records: Sequence[bytes]) -> Chunk:
+        """Return the chunk with other bytes for each record, and only line breaks between them."""
+        lengths = np.array([len(record) for record in records], np.int64)
         ends = np.cumsum(lengths + 1) - 1
-        data = np.frombuffer(self.joined(np.ones(len(lengths), np.bool_)), np.uint8)
+        data = np.frombuffer(b"".join(record + b"\n" for record in records), np.uint8)
         return replace(self, data=data, starts=ends - lengths, ends=ends)
 
     def joined(self, keep: NDArray[np.bool_]) -> bytes:

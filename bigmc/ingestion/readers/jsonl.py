@@ -19,6 +19,7 @@ from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.nested import only, path_of, select, with_fields, with_types
 from bigmc.ingestion.readers.rejects import NOT_UTF8
 from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat, marked
+from bigmc.ingestion.sources.mixed_values import with_texts
 from bigmc.ingestion.sources.source import Source
 
 _HEAD_BYTES = 1 << 20
@@ -37,25 +38,34 @@ _REFUSED = (pa.ArrowException, UnicodeDecodeError)
 """Errors of pyarrow for lines that it cannot parse; the message may quote invalid UTF-8."""
 
 
-def _text_for_nothing(kind: Any) -> Any:
-    """Return a type in which null types become text."""
-    if pa.types.is_null(kind):
+def _seen_type(values: Sequence[Any]) -> Any:
+    """Return the type of JSON values: text for numbers and texts, or for nothing.
+
+    The first one decides between objects, lists and others.
+    """
+    present = [value for value in values if value is not None]
+    nested = (dict, list)
+    first = type(present[0]) if present else str
+    present = [v for v in present if (type(v) is first if first in nested else type(v) not in nested)]
+    kinds = {type(value) for value in present}
+    if kinds == {dict}:
+        names = dict.fromkeys(name for value in present for name in value if _is_unicode(name))
+        return pa.struct([(name, _seen_type([value.get(name) for value in present])) for name in names])
+    if kinds == {list}:
+        return pa.list_(_seen_type([item for value in present for item in value]))
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds and kinds <= {int, float}:
+        return pa.float64() if float in kinds else _integers(present)
+    return pa.string()
+
+
+def _integers(values: Sequence[int]) -> Any:
+    """Return the type of integers; those beyond 64 bits are texts."""
+    try:
+        return pa.infer_type(values)
+    except (pa.ArrowException, OverflowError):
         return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_text_for_nothing(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _text_for_nothing(field.type)) for field in kind])
-    return kind
-
-
-def _seen_type(values: list[Any]) -> Any:
-    """Return the type of JSON values; the first one decides conflicts."""
-    for some in (values, [value for value in values if value is not None][:1]):
-        try:
-            return _text_for_nothing(pa.infer_type(some))
-        except (pa.ArrowException, OverflowError):
-            continue
-    return pa.int64()  # a number beyond 64 bits; reading it raises the error
 
 
 def _encoded(schema: Any) -> str:
@@ -82,7 +92,8 @@ class JsonLinesFormat(TextFormat):
     """Files with one JSON object per line.
 
     The types of the columns are given, or detected in the first MiB of the first file, and
-    are the same for every part; a value of another type makes its row bad. A missing key is null.
+    are the same for every part. Numbers and booleans in columns of texts are read as texts; another value of
+    another type makes its row bad. A missing key is null.
     """
 
     name = "jsonl"
@@ -154,6 +165,7 @@ def _parsed(chunk: Chunk, schema: pa.Schema) -> Parsed:
     try:
         table = _parse(chunk, good, schema)
     except _REFUSED:
+        own, chunk = chunk, _with_texts(chunk, schema)
         kept = np.flatnonzero(good)
 
         def attempt(lo: int, hi: int) -> Exception | None:
@@ -165,7 +177,7 @@ def _parsed(chunk: Chunk, schema: pa.Schema) -> Parsed:
 
         for i, error in broken(attempt, len(kept)):
             at = int(kept[i])
-            reasons[at] = _reason(chunk.raw(at), schema, str(error).removesuffix(" in row 0"))
+            reasons[at] = _reason(own.raw(at), schema, str(error).removesuffix(" in row 0"))
             good[at] = False
         try:
             table = _parse(chunk, good, schema)
@@ -175,6 +187,18 @@ def _parsed(chunk: Chunk, schema: pa.Schema) -> Parsed:
                 "give the types of the columns",
             ) from error
     return Parsed(np.flatnonzero(good), table, reasons=reasons)
+
+
+def _with_texts(chunk: Chunk, schema: Any) -> Chunk:
+    """Return the same records with texts for numbers and booleans in columns of texts."""
+    kind = pa.struct(list(schema))
+    records = [chunk.raw(i) for i in range(len(chunk.starts))]
+    for i, record in enumerate(records):
+        row = _loaded(record)
+        written = None if row is None else with_texts(row, kind)
+        if written is not row:
+            records[i] = json.dumps(written).encode()
+    return chunk.replaced(records)
 
 
 def _inexact(chunk: Chunk, parsed: Parsed, schema: pa.Schema) -> dict[int, str]:
@@ -237,7 +261,7 @@ def _reason(raw: bytes, schema: Any, otherwise: str) -> str:
 def _expected(kind: Any) -> tuple[tuple[type, ...], str] | None:
     """Return the Python types of JSON values that fit an Arrow type, and its name for people."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return (str,), "a string"
+        return (str, bool, int, float), "a string"
     if pa.types.is_boolean(kind):
         return (bool,), "a boolean"
     if pa.types.is_integer(kind):

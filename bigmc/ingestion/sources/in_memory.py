@@ -10,8 +10,12 @@ import pyarrow as pa
 import scipy
 
 from bigmc.errors import DataError
+from bigmc.ingestion.sources.mixed_values import as_texts
 from bigmc.ingestion.sources.source import Source
 from bigmc.store.shards.label_sets import column_of_indicator
+
+_REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""Errors of Arrow for columns of pandas that it cannot convert."""
 
 
 def in_memory(item: Any, name: str, labels: Any) -> Source:
@@ -53,25 +57,30 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
 
 
 def _table_of_pandas(frame: Any, name: str) -> pa.Table:
-    """Return a pandas frame as a table; a column of several types is refused by its name."""
+    """Return a pandas frame as a table; a column of several types becomes texts."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+    except _REFUSED:
         repeated = frame.columns[frame.columns.duplicated()]
         if len(repeated):
             raise DataError(
                 f"{name}: several columns have the name {repeated[0]!r}", "give every column its own name"
             ) from None
-        for column in frame.columns:
-            try:
-                pa.Array.from_pandas(frame[column])
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                kinds = sorted({type(value).__name__ for value in frame[column]})
-                raise DataError(
-                    f"{name}: the column {column!r} has values of the types {', '.join(kinds)} ({error})",
-                    "give a column values of one type",
-                ) from error
-        raise
+        return pa.table({str(column): _column_of_pandas(frame[column], name) for column in frame.columns})
+
+
+def _column_of_pandas(column: Any, name: str) -> Any:
+    try:
+        return pa.Array.from_pandas(column)
+    except _REFUSED as error:
+        try:
+            return as_texts(column)
+        except TypeError:
+            kinds = ", ".join(sorted({type(value).__name__ for value in column}))
+            raise DataError(
+                f"{name}: the column {column.name!r} has values of the types {kinds} ({error})",
+                "give a column values of one type",
+            ) from error
 
 
 def _checked(array: Any, name: str, labels: Any) -> Any:
