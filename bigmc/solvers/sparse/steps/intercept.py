@@ -65,6 +65,7 @@ def improve_intercept(
     n_steps: int,
     terms: Terms | None = None,
     margins: Margins | None = None,
+    noise: float = 4.0,
 ) -> Margins:
     """Minimise the loss over the intercept, at fixed weights, by at most `n_steps` Newton steps.
 
@@ -84,6 +85,9 @@ def improve_intercept(
         What the intercept has beside the loss, as one feature; by default nothing.
     margins : Margins, optional
         At the present scores, if known.
+    noise : float, optional
+        What may be left of the gradient, in units of the precision of the scores. The errors of many samples
+        cancel, so that less than one unit makes sense.
 
     Returns
     -------
@@ -102,7 +106,7 @@ def improve_intercept(
     def gradient(margins: Margins, intercept: NDArray[np.float64]) -> NDArray[np.float64]:
         return problem.two_over_n * margins.intercept_gradient + tilt + ridge * intercept
 
-    noise = 4.0 * float(np.finfo(problem.dtype).eps)
+    noise *= float(np.finfo(problem.dtype).eps)
     for _ in range(n_steps):
         before, derivatives = value(margins, intercept), gradient(margins, intercept)
         largest = np.abs(derivatives).max()

@@ -32,7 +32,7 @@ _RESERVED = 2
 #: but only columns with this share of the entries that the most frequent of them has.
 _STALLED, _MOST_GIVEN_UP, _RARE = 0.7, 3, 0.25
 #: Gradients furthest out after a sweep, at most, and sweeps over these alone.
-_WORST, _SWEEPS_OVER_WORST = 16, 10
+_WORST, _SWEEPS_OVER_WORST = 16, 20
 
 
 class Projections:
@@ -80,8 +80,6 @@ class Projections:
             if most_visits < 0:
                 break
             self._steps.begin_sweep()
-            if self._level[1]:
-                self._steps.move_level(self._level[0], self._level[1])
             most_visits -= self._sweep(chosen)
             largest = self._largest(chosen)
             if whole and largest <= self._allowed:
@@ -128,8 +126,14 @@ class Projections:
         return n_visits
 
     def _sweep(self, chosen: Sequence[NDArray[np.int64]]) -> int:
-        """Take the gradients of some columns back to the ball; return the entries visited."""
-        n_visits = 0
+        """Take the gradients of some columns back to the ball; return the entries visited.
+
+        The intercept moves first, also before sweeps over a few: nearly all samples have these, so that what
+        brings one of them back is mostly undone by a gradient of the intercept that is not zero.
+        """
+        n_visits, (level, terms) = 0, self._level
+        if terms:
+            self._steps.move_level(level, terms)
         for k, (part, more, some) in enumerate(zip(self._parts, self._terms, chosen, strict=True)):
             if len(some):
                 part.active = some

@@ -30,9 +30,9 @@ from bigmc.solvers.sparse.working_set.gradient import dual_gradients
 
 #: Features whose gradients have at least this share of alpha take part: those of others stay in the ball.
 _NEAR = 0.9
-#: They visit as many entries as so many sweeps over all, and so many at least: with text four or five sweeps
-#: are enough, columns that are much the same need more.
-_SWEEPS, _CHEAP_ENTRIES = 5, 1 << 22
+#: They visit as many entries as so many sweeps over all, and so many at least: with words four or five sweeps
+#: are enough, letters and other columns that are much the same need more.
+_SWEEPS, _CHEAP_ENTRIES = 8, 1 << 22
 
 
 class Proof(NamedTuple):
