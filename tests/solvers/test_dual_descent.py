@@ -90,6 +90,19 @@ def test_memory_is_what_it_takes_and_not_much_more(n_rows, n_features, n_classes
     assert peak < DualDescent.memory(data) < 1.8 * peak
 
 
+def test_samples_are_put_in_row_order_shard_by_shard():
+    """An entry in row order has 8 bytes, beside which 1 for the stored value of every one would be more."""
+    X = scipy.sparse.random_array((4000, 500), density=0.2, rng=np.random.default_rng(0), format="csr")
+    X.data[:] = 1
+    data = Dataset.from_arrays(X, np.arange(4000) % 3, shard_rows=100)
+    DualDescent(data, ThreadEngine(1))  # whatever is made once
+    tracemalloc.start()
+    DualDescent(data, ThreadEngine(1))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 8 * X.nnz < peak < 9 * X.nnz
+
+
 def test_any_number_of_threads_gives_the_same_bits():
     X, y = texts()
     data = Dataset.from_arrays(X, y)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -93,3 +95,16 @@ def test_the_bytes_of_a_shard_in_memory_are_those_of_its_arrays():
     (shard,) = Dataset.from_arrays(X, np.arange(23) % 3).shards
     nnz = np.count_nonzero(X)
     assert shard.nbytes == 8 * 10 + 2 * nnz + nnz + shard.table().nbytes  # offsets, row ids, int8 values
+
+
+def test_rows_that_become_one_shard_are_not_copied():
+    """An entry has 6 bytes in the matrix, 3 in the shard, and 1 more while it is made."""
+    X = sp.random_array((2000, 500), density=0.2, rng=np.random.default_rng(0), format="csr")
+    X.data[:] = 1
+    X = X.astype(np.int16)
+    Dataset.from_arrays(X, np.arange(2000) % 3)  # whatever is made once
+    tracemalloc.start()
+    Dataset.from_arrays(X, np.arange(2000) % 3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * X.nnz

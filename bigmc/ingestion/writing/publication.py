@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from bigmc.engine.processes import trim_if_full
+from bigmc.engine.processes import trim, trim_if_full
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.labels import LabelTypes, agree_on_sets, extend_classes, merge_classes, recode
 from bigmc.ingestion.hashing.feature_names import merge_names
@@ -76,7 +76,7 @@ class Publication:
             If the rows have fewer than two classes, or no features.
         """
         parts = self.parts
-        trim_if_full()
+        trim()  # once in an ingest: what is left to do needs little of what the parts have freed
         # Without their labels, which are read again where they are needed: every part may have all of them.
         receipts = [replace(PartReceipt.read(self._folder_of(part)), labels=[]) for part in parts]
         classes = self._classes(receipts)

@@ -83,7 +83,7 @@ def memory_shards(
         raise DataError(f"{n_features} features are more than the maximum of 2147483647")
     for start in range(0, matrix.shape[0], shard_rows):
         stop = min(start + shard_rows, matrix.shape[0])
-        part = matrix[start:stop]
+        part = matrix if stop - start == matrix.shape[0] else matrix[start:stop]  # a slice is a copy
         rows = part if scipy.sparse.issparse(part) else scipy.sparse.csr_array(part)
         piece = Rows(
             rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False), rows.data, n_features

@@ -1,5 +1,8 @@
 """Samples of shards, which are stored by columns, put in row order and weighted."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,8 @@ from bigmc.store.block import Block, read_block
 from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import inverse
 from bigmc.store.weighting import Weighting
+
+_Turned = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]
 
 
 def rows_of_block(
@@ -41,7 +46,7 @@ def rows_of_block(
 
 
 def weighted_rows(
-    turned: tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]],
+    turned: _Turned,
     features: NDArray[np.int64],
     column_scale: NDArray[np.float32] | None,
     weighting: Weighting,
@@ -69,27 +74,76 @@ def in_row_order(
     """
     column_scale = dataset.column_scale()
     row_scale = dataset.row_scale(column_scale)
-    block = read_block(dataset, 0, dataset.n_features)
-    parts = [(features[some], *_turned(block, features[some], engine)) for some in (~lone, lone)]
-    del block
+    samples = dataset if column_scale is None else dataset.with_column_scale(column_scale)  # computed once
+    kinds = [_WeightedRows.to_fill(dataset, features[some]) for some in (lone, ~lone)]
+    for s in range(dataset.n_shards):  # the columns of all beside their rows would take half as much again
+        block = read_block(samples.part([s]), 0, dataset.n_features, dtype=dataset.dtype)
+        turned = [_turned(block, rows.features, engine, rows.free_slots) for rows in kinds]
+        del block
+        for rows in kinds:
+            rows.append(turned.pop(0), row_scale)
+    few, many = kinds
+    alone = LoneFeatures.of(np.flatnonzero(lone), few.slots, few.indptr, few.values, few.squares)
+    squares = many.squares + alone.squares + np.float32(constant)
+    return Rows(many.indptr, many.slots, many.values, constant), squares, alone
 
-    def weighed() -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
-        own, indptr, slots, values = parts.pop()
-        scale = np.ones(len(own), np.float32) if column_scale is None else column_scale[own]
-        weighted, squares = np.empty(len(values), np.float32), np.empty(dataset.n_samples, np.float32)
-        weigh_entries(indptr, slots, values, scale, row_scale, weighted, squares)
-        return indptr, slots, weighted, squares
 
-    indptr, slots, weighted, squares = weighed()
-    alone = LoneFeatures.of(np.flatnonzero(lone), slots, indptr, weighted, squares)
-    indptr, slots, weighted, squares = weighed()
-    return Rows(indptr, slots, weighted, constant), squares + alone.squares + np.float32(constant), alone
+@dataclass
+class _WeightedRows:
+    """Weighted samples in row order, filled in from the first on.
+
+    Attributes
+    ----------
+    features, scale : arrays of shape (n_used,)
+        Features that they have, and the scale of each.
+    indptr, slots, values, squares : arrays
+        Offsets of the rows, places among the features, weighted values, and squared norms of the rows.
+    n_rows, n_entries : int
+        Filled in so far.
+    """
+
+    features: NDArray[np.int64]
+    scale: NDArray[np.float32]
+    indptr: NDArray[np.int64]
+    slots: NDArray[np.uint32]
+    values: NDArray[np.float32]
+    squares: NDArray[np.float32]
+    n_rows: int = 0
+    n_entries: int = 0
+
+    @classmethod
+    def to_fill(cls, dataset: Dataset, features: NDArray[np.int64]) -> _WeightedRows:
+        """Return room for all samples with these features."""
+        nnz, n_samples = int(dataset.column_nnz(features).sum()), dataset.n_samples
+        column_scale = dataset.column_scale()
+        scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
+        slots, values = np.empty(nnz, np.uint32), np.empty(nnz, np.float32)
+        squares = np.empty(n_samples, np.float32)
+        return cls(features, scale, np.zeros(n_samples + 1, np.int64), slots, values, squares)
+
+    @property
+    def free_slots(self) -> NDArray[np.uint32]:
+        """Slots of the rows to come."""
+        return self.slots[self.n_entries :]
+
+    def append(self, turned: _Turned, row_scale: NDArray[np.float32]) -> None:
+        """Weight the next rows, whose slots are in `free_slots`."""
+        indptr, slots, stored = turned
+        rows = slice(self.n_rows, self.n_rows + len(indptr) - 1)
+        entries = slice(self.n_entries, self.n_entries + len(slots))
+        own = self.values[entries], self.squares[rows]
+        weigh_entries(indptr, slots, stored, self.scale, row_scale[rows], *own)
+        self.indptr[rows.start + 1 : rows.stop + 1] = self.n_entries + indptr[1:]
+        self.n_rows, self.n_entries = rows.stop, entries.stop
 
 
 def _turned(
-    block: Block, features: NDArray[np.int64], engine: Engine
-) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]:
-    """Return offsets, places among the features, and stored values of the samples in row order."""
+    block: Block, features: NDArray[np.int64], engine: Engine, room: NDArray[np.uint32] | None = None
+) -> _Turned:
+    """Return offsets, places among the features, and stored values of the samples in row order.
+
+    The places are written to the beginning of `room`, if there is some.
+    """
     base, shards = block.base, range(len(block.indptr))
     indptr = np.zeros(int(base[-1]) + 1, np.int64)
 
@@ -101,7 +155,9 @@ def _turned(
         pass
     np.cumsum(indptr, out=indptr)
     free = indptr[:-1].copy()
-    slots, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]), block.data.dtype)
+    nnz = int(indptr[-1])
+    slots = np.empty(nnz, np.uint32) if room is None else room[:nnz]
+    values = np.empty(nnz, block.data.dtype)
 
     def place(s: int) -> None:
         shard = (block.indptr[s], block.indices, block.data)
