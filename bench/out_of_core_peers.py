@@ -40,11 +40,11 @@ _ROUNDS, _BINS = 20, 64
 
 
 def shards(dataset: Path, classes: list[str]) -> Iterator[tuple[sp.csr_matrix, np.ndarray]]:
-    """Yield the normalised rows of each shard and the codes of their labels among `classes`."""
+    """Yield the normalised rows of each shard and the codes of their labels, -1 for unknown ones."""
     import zarr
 
     codes = {label: code for code, label in enumerate(classes)}
-    own = np.array([codes[label] for label in labels_of(dataset)])
+    own = np.array([codes.get(label, -1) for label in labels_of(dataset)])
     for shard in sorted((dataset / "shards").iterdir()):
         rows = pq.read_table(shard / "rows.parquet", columns=["label", "norm"])
         x = zarr.open(shard / "x", mode="r")

@@ -124,7 +124,8 @@ class SampleReader:
         samples = [by_name(row, self.spec.columns) for row in dicts]
         for name in self.spec.columns:
             try:
-                columns[name] = _column([sample[name] for sample in samples], name in self.spec.text)
+                column_of = _text_column if name in self.spec.text else _column
+                columns[name] = column_of([sample[name] for sample in samples])
             except KeyError:
                 row = next(i for i, sample in enumerate(samples) if name not in sample)
                 strange = [key for key in map(str, dicts[row]) if key not in self.spec.columns]
@@ -205,17 +206,22 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
     return Rows.of_dense(samples)
 
 
-def _column(values: list[Any], is_text: bool) -> pa.Array:
+def _column(values: list[Any]) -> pa.Array:
     """Return values as a column: texts, if they have several types; `TypeError` if some have no text."""
     try:
-        column = pa.array(values)
+        return pa.array(values)
     except (pa.ArrowException, OverflowError):
         return as_texts(values)
-    scalar = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    return as_texts(values) if is_text and (scalar or pa.types.is_boolean(column.type)) else column
 
 
-def by_name(row: Mapping[Any, Any], columns: Sequence[str]) -> dict[str, Any]:
+def _text_column(values: list[Any]) -> pa.Array:
+    """Return values as a column, numbers and booleans as texts; `TypeError` if some have no text."""
+    column, types = _column(values), pa.types
+    scalars = (types.is_integer, types.is_floating, types.is_boolean)
+    return as_texts(values) if any(is_scalar(column.type) for is_scalar in scalars) else column
+
+
+def by_name(row: Mapping[Any, Any], columns: Sequence[str]) -> dict[str, object]:
     """Return the values of a sample by column; columns may be fields of objects, such as ``doc.text``.
 
     Data frames may number their columns.

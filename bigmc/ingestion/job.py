@@ -357,13 +357,8 @@ class Job:
         return replace(self, label_bytes=bytes_of_labels(parts, task, engine.at_most(1)))
 
     def _load(self, parts: Sequence[Part]) -> Load:
-        load = Load.of_features(
-            self.recipe.features,
-            self._n_features(parts),
-            names=self.recipe.names,
-            label_bytes=self.label_bytes or 0,
-        )
-        return load.of(parts)
+        load = Load.of_features(self.recipe.features, self._n_features(parts), self.label_bytes or 0)
+        return replace(load, names=self.recipe.names).of(parts)
 
     @property
     def _parts_folder(self) -> Path:

@@ -130,9 +130,9 @@ class Load:
     chunk_bytes: int = 0
 
     @classmethod
-    def of_features(cls, features: FeatureSpec, n_features: int, *, names: bool, label_bytes: int) -> Load:
+    def of_features(cls, features: FeatureSpec, n_features: int, label_bytes: int) -> Load:
         """Return the load of features before there are parts."""
-        load = cls(n_features, names, features.only_dense, label_bytes=label_bytes)
+        load = cls(n_features, dense=features.only_dense, label_bytes=label_bytes)
         if features.only_dense:
             return replace(load, row_bytes=8 * n_features)
         if not features.columns:
