@@ -181,8 +181,11 @@ def accuracy(model: Path, place: Place) -> dict[str, float]:
 
 
 def compile_kernels(training: Training, place: Place, model: Path) -> None:
-    """Begin a training without a cap: the processes that compile kernels would count for it."""
-    train(replace(training, max_passes=2), place, model, cap_share=1e3)
+    """Begin a training without a cap: the processes that compile kernels would count for it.
+
+    Some kernels are first used by the rounds after the first certificate, and by the next one.
+    """
+    train(replace(training, max_passes=6), place, model, cap_share=1e3)
     model.unlink(missing_ok=True)
 
 

@@ -84,20 +84,27 @@ def test_another_intercept_of_some_samples_changes_what_it_does_by_columns(loss,
     np.testing.assert_allclose(found[:, :5], wanted[:, :5], rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
-def test_the_level_of_one_chunk_balances_all_samples(loss, opened):
+@pytest.mark.parametrize(
+    ("loss", "tilt", "all_chunks"),
+    [("log_loss", 0.0, False), ("log_loss", 4.0, True), ("squared_hinge", 4.0, False)],
+)
+def test_levels_of_a_chunk_or_of_all_balance_all_samples(loss, tilt, all_chunks, opened):
     dataset = shuffled()
     task = task_of(dataset, loss, fit_intercept=True)
     best = solve(dataset, alpha=2e-2, tol=1e-3, memory_limit=1 << 30, loss=loss)
     spill = opened(dataset, np.arange(60))
     coef = Coefficients(best.features, np.pad(best.coef, ((0, 0), (0, 3))))
-    anchor = evaluate_by_rows(task, spill, Point(coef, np.zeros(5)), 4000)
-    (moved,) = feasible_by_intercept(task, spill, anchor)
+    intercept = tilt * np.linspace(-1, 1, 5)
+    anchor = evaluate_by_rows(task, spill, Point(coef, intercept), 4000)
+    found = feasible_by_intercept(task, spill, anchor)
+    assert spill.n_chunks > 1
+    assert len(found) == (spill.n_chunks if all_chunks else 1)
     assert np.abs(anchor.intercept_gradient).max() > 1e-3
-    level = np.zeros((dataset.n_samples, 5))
-    for piece in moved.pieces:
-        positions = spill.load(piece).positions[0].astype(int)
-        level[dataset.base[piece.shard] + positions] = moved.intercept
+    level = np.tile(intercept, (dataset.n_samples, 1))
+    for moved in found:
+        for piece in moved.pieces:
+            positions = spill.load(piece).positions[0].astype(int)
+            level[dataset.base[piece.shard] + positions] = moved.intercept
     scores, y = dense(dataset)[:, best.features] @ best.coef + level, dataset.labels()
     total = sum(residual_of(loss, s, label) for s, label in zip(scores, y, strict=True))
     np.testing.assert_allclose(total / dataset.n_samples, 0.0, atol=1e-5)

@@ -71,6 +71,8 @@ def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated)
     if not task.fit_intercept and spill.n_chunks == 1:
         return dual
     moved = nearly_feasible(task, spill, point)
+    if task.fit_intercept and not moved:  # without the intercept there is no bound at all
+        moved = feasible_by_intercept(task, spill, point)
     dual = dual.with_changes(moved, changes(task, spill, point, moved))
     # with a ridge the bound counts what is left by its square, without scaling
     return dual if task.objective.ridge > 0 or not moved else _others_take_back(task, spill, dual)
