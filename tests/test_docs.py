@@ -4,7 +4,10 @@ import re
 from pathlib import Path
 from pkgutil import resolve_name
 
+import click
+
 import bigmc
+from bigmc.cli import app
 
 ROOT = Path(bigmc.__file__).parent.parent
 PACKAGE = ROOT / "bigmc"
@@ -17,6 +20,8 @@ SHORT_PATH = re.compile(r"`((?:[\w-]+/)*(?:[\w-]+/|\w+\.py))`")
 NAME = re.compile(r"\bbigmc(?:\.[A-Za-z]\w*)+")
 ROW = re.compile(r"^\| (`.*?) \|", re.MULTILINE)
 SYMBOL = re.compile(r"^\| [^|]* \| ([^|]*`[^|]*) \|", re.MULTILINE)
+COMMAND = re.compile(r"(?:^|[`$( ])bigmc ((?:[a-z]+ )+[^`\n]*)", re.MULTILINE)
+OPTION = re.compile(r"(?<!\S)--[a-z][a-z0-9-]*")
 #: Where benchmarks keep what they fetch.
 FETCHED = "bench/data"
 #: Ends of file names, which look like attributes of a module.
@@ -79,3 +84,24 @@ def test_the_names_of_symbols_are_in_the_code():
     }
     assert len(names) > 20
     assert names - words == set()
+
+
+def unknown_options(line):
+    """Return the options of a line after ``bigmc`` that its command does not have."""
+    command, context, words = app, click.Context(app), line.split()
+    known = {name for option in app.params for name in option.opts}
+    while words and isinstance(command, click.Group) and (inner := command.get_command(context, words[0])):
+        command, words = inner, words[1:]
+    known |= {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    given = re.split(r" [|;#] | && ", " ".join(words))[0]
+    none = isinstance(command, click.Group)  # a sentence, or a group of which no command is named
+    return [] if none else [option for option in OPTION.findall(given) if option not in known | {"--help"}]
+
+
+def test_options_of_commands_exist():
+    scripts = [path for path in (ROOT / "pipelines").rglob("*") if path.suffix in (".sh", ".md", ".yaml")]
+    texts = [(page.name, page.read_text().replace("\\\n", " ")) for page in [*PAGES, *scripts]]
+    lines = [(page, line) for page, text in texts for line in COMMAND.findall(text)]
+    assert len([line for _, line in lines if OPTION.search(line)]) > 50
+    assert [(page, line) for page, line in lines if unknown_options(line)] == []
+    assert unknown_options("fit a.csv --to m.model --txt words") == ["--txt"]
