@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
+from bigmc.solvers.sparse.chunks.moved_parts import MovedParts, Steps
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
@@ -45,7 +46,6 @@ from bigmc.solvers.sparse.steps.chunk_parts import (
 )
 from bigmc.solvers.sparse.steps.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
-from bigmc.solvers.sparse.steps.projections import Projections
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
 
 #: Newton steps of the intercept that take out its gradient, at most, and what may be left over: in units
@@ -60,13 +60,10 @@ _FEWEST_ENTRIES, _MADE_UP, _TAKEN_BACK = 16, 0.3, 1.0
 _MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
 #: Bytes of the weights of several chunks, at most, and how many of these may fail.
 _MOST_BYTES, _FAILURES = 1 << 20, 2
-#: Sweeps over the features beside them, at most, the violation they end at, in units of alpha and of the
-#: tolerance, and the share that is left of it from one sweep over everything to the next where they do not.
-_MOST_SWEEPS, _TARGET, _STALLED = 200, 0.25, 0.7
+#: Violation that sweeps over the features beside them end at, in units of alpha and of the tolerance.
+_TARGET = 0.25
 #: Entries that these visit, and projections after them, in all entries and at least.
-_VISITS, _FREE_VISITS = 4, 1 << 26
-#: One sweep of so many is over everything.
-_SWEEPS_OVER_SOME = 10
+_VISITS, _FREE_VISITS = 8, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -147,15 +144,8 @@ def taken_back(
         Of a chunk with more entries some pieces do.
     """
     needed = _needed_entries(task, spill, point, _TAKEN_BACK)
-    chunk = _ChunkOf(number, 1, most_entries, _Steps.PROJECTIONS)
+    chunk = _ChunkOf(number, 1, most_entries, Steps.PROJECTIONS)
     return _moved(task, spill, point, needed, chunk, [_Attempt.CANDIDATES])
-
-
-class _Steps(Enum):
-    """Steps that move dual variables: sweeps towards the minimum and then projections, or these alone."""
-
-    ALL = auto()
-    PROJECTIONS = auto()
 
 
 class _ChunkOf(NamedTuple):
@@ -164,7 +154,7 @@ class _ChunkOf(NamedTuple):
     number: int
     together: int
     most_entries: int
-    steps: _Steps = _Steps.ALL
+    steps: Steps = Steps.ALL
 
 
 def _moved(
@@ -281,7 +271,7 @@ def _minimise(
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no such point, steps never end
             most_visits = max(_FREE_VISITS, _VISITS * task.dataset.nnz) // together
-            moved = _Parts(steps, parts, terms, level, of_level if task.fit_intercept else None)
+            moved = MovedParts(steps, parts, terms, level, of_level if task.fit_intercept else None)
             moved.move(_TARGET * task.tol * alpha, most_visits, of.steps)
             steps.end()
             now = problem.margins()
@@ -300,77 +290,3 @@ def _minimise(
         return None
     level -= shift_of(centred, task.n_classes)
     return level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Parts of a chunk's columns, and the intercept, that are moved towards the minimum together.
-
-    Attributes
-    ----------
-    steps : ChunkSteps
-    parts : sequence of Part
-    terms : sequence of Terms
-        What the loss of the chunk has beside, for each part.
-    level : float64 array of shape (n_classes,)
-        The intercept, with what features that are nearly constant add to it; changed in place.
-    of_level : Terms, optional
-        The same for the intercept, if there is one.
-    """
-
-    steps: ChunkSteps
-    parts: Sequence[Part]
-    terms: Sequence[Terms]
-    level: NDArray[np.float64]
-    of_level: Terms | None
-
-    def move(self, target: float, most_visits: int, steps: _Steps) -> None:
-        """Sweep over all, and take gradients that are still out of their balls back."""
-        every = [part.active for part in self.parts]
-        if steps is _Steps.ALL:
-            self._sweep(target, most_visits)
-        self._activate(every)
-        # with a ridge gradients belong into the ball together with its own
-        fixed = [
-            Terms(more.tilt + more.ridges[:, None] * part.rows, more.ridges)
-            for more, part in zip(self.terms, self.parts, strict=True)
-        ]
-        Projections(self.steps, self.parts, fixed, (self.level, self.of_level), target).run(most_visits)
-
-    def _activate(self, features: Sequence[NDArray[np.int64]]) -> None:
-        for part, active in zip(self.parts, features, strict=True):
-            part.active = active
-
-    def _sweep(self, target: float, most_visits: int) -> None:
-        """Sweep until the target is reached, violations come down no further, or about so much is visited.
-
-        Sweeps over what has weights or violated at its last visit follow one over everything; after some of
-        them, or when they are done, everything is looked at again.
-        """
-        every, sizes = [part.active for part in self.parts], [part.columns.sizes() for part in self.parts]
-        whole, before = True, np.inf
-        for sweep in range(_MOST_SWEEPS if self.parts else 0):
-            most_visits -= sum(int(n[part.active].sum()) for n, part in zip(sizes, self.parts, strict=True))
-            if most_visits < 0:
-                return
-            largest = self._sweep_once(sweep, target)
-            if whole and (largest <= target or largest > _STALLED * before):
-                return
-            before = largest if whole else before
-            whole = largest <= target or (sweep + 1) % _SWEEPS_OVER_SOME == 0
-            if whole:
-                self._activate(every)
-
-    def _sweep_once(self, sweep: int, target: float) -> float:
-        """Visit the active features, leave those active that have weights or violated; return the most."""
-        self.steps.begin_sweep()
-        if self.of_level is not None:
-            self.steps.move_level(self.level, self.of_level)
-        largest = 0.0
-        for part, more in zip(self.parts, self.terms, strict=True):
-            visited = part.active
-            violations = self.steps.move_columns(part, more, sweep, 0.1 * target)
-            largest = max(largest, float(violations[visited].max(initial=0.0)))
-            wanted: NDArray[np.bool_] = part.rows.any(axis=1) | (violations > 0)
-            part.active = visited[wanted[visited]]
-        return largest
