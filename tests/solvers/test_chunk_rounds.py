@@ -302,7 +302,7 @@ def test_chunks_go_on_from_what_they_are_given():
     warm = solve(dataset, tol=1e-4, start=start, **options)
     assert warm.history[0]["objective"] == pytest.approx(cold.objective, rel=1e-5)
     assert warm.n_passes < cold.n_passes
-    checkpoint, rest = Stopping(8), []
+    checkpoint, rest = Stopping(7), []
     with pytest.raises(KeyboardInterrupt):
         solve(dataset, tol=1e-4, checkpoint=checkpoint, **options)
     resumed = solve(dataset, tol=1e-4, checkpoint=checkpoint, progress=rest.append, **options)

@@ -23,7 +23,7 @@ from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 
 #: Chunks that take back what the first leave, at most, and what may be left, in units of the tolerance.
-_MOST_FURTHER, _LEFT = 3, 0.5
+_MOST_FURTHER, _LEFT = 5, 0.5
 
 
 @dataclass(frozen=True)

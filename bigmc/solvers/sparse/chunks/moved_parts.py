@@ -3,8 +3,8 @@
 Sweeps go towards the minimum of the chunk's loss with the penalty, which is the best dual point. A few
 features that nearly all samples have are far from it, and every step for another feature does something to
 them; so between two sweeps there are some over the worst alone. Without these most of the way is left to
-the projections at the end (`bigmc.solvers.sparse.steps.projections`). They take gradients back to their balls,
-but shorten those of many other features on the way, each of which costs the bound in proportion to its weights.
+the projections at the end (`bigmc.solvers.sparse.steps.projections`). They take gradients back to their
+balls, but shorten those of many other features, each of which costs the bound in proportion to its weights.
 """
 
 from __future__ import annotations
