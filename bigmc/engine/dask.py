@@ -265,6 +265,8 @@ class DaskEngine:
                 raise self._gone() from None
             except (ImportError, RuntimeError) as error:
                 # A scheduler that cannot read a task raises a RuntimeError without the reason.
+                if self._client.status != "running":
+                    raise self._gone() from None
                 if not (isinstance(error, ImportError) or "deserialization of the task" in str(error)):
                     raise
                 reason = " ".join(str(error).split())[:80]
@@ -272,6 +274,11 @@ class DaskEngine:
                     f"the Dask scheduler or a worker cannot load the code of bigmc ({reason})",
                     "install the same bigmc and the packages it needs on all machines",
                 ) from None
+            except Exception:
+                # The client of a scheduler that is just lost can raise nearly anything.
+                if self._client.status != "running":
+                    raise self._gone() from None
+                raise
             if self._client.status != "running":
                 raise self._gone()
             if self._workers():
