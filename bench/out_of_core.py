@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ def train(training: Training, place: Place, model: Path, cap_share: float = CAP_
         *(sys.executable, "-m", "bigmc", "train", "sparse", str(place.dataset["train"]), "--to", str(model)),
         *("--alpha", str(training.alpha), "--loss", training.loss, "--penalty", training.penalty),
         *("--ridge", str(training.ridge), "--tol", str(training.tol)),
-        *("--max-passes", str(training.max_passes), "--json"),
+        *("--max-passes", str(training.max_passes), "--json", "--log", "json"),
         *(("--memory", str(training.memory)) if training.memory else ()),
         *(("--l1-ratio", "0.5") if training.penalty == "sparse_group" else ()),
     ]
@@ -137,40 +136,36 @@ def train(training: Training, place: Place, model: Path, cap_share: float = CAP_
 
 
 def course(watched: Watched, model: Path) -> list[dict[str, float]]:
-    """Return objective, bounds, reads and times of each certificate, exact where the run came to its end."""
+    """Return objective, bounds, reads and times after rounds and certificates, exact if the run ended."""
     entries = [
-        {"seconds": spent, "cpu_seconds": cpu, **facts}
+        {**event, "seconds": spent, "cpu_seconds": cpu}
         for spent, cpu, text in watched.lines
-        if "gap" in (facts := parse(text)) and "sample" not in text  # whose objective is another one
+        if (event := parse(text)).get("step") == "train" and "gap" in event
     ]
     if not model.exists():
         return entries
     import bigmc
 
-    history = [dict(entry) for entry in bigmc.load_model(model).history_]
-    for entry, exact in zip(entries[-len(history) :], history[-len(entries) :], strict=False):
-        exact |= {key: entry[key] for key in ("seconds", "cpu_seconds")}
-    return history
+    course = {entry["n_passes"]: entry for entry in entries}
+    for certified in bigmc.load_model(model).history_:
+        course[certified["n_passes"]] = course.get(certified["n_passes"], {}) | certified
+    return [course[n_passes] for n_passes in sorted(course)]
 
 
-def parse(line: str) -> dict[str, float]:
-    """Return the numbers of a line of progress: ``… n_passes 2  objective 3.291  gap 0.99``."""
-    fields = line.split()
-    facts = {}
-    for name, value in pairwise(fields):
-        if name.isidentifier():
-            try:
-                facts[name] = float(value)
-            except ValueError:
-                continue
-    return facts
+def parse(line: str) -> dict[str, Any]:
+    """Return the event that a line of ``--log json`` is, without fields if it is none."""
+    try:
+        event = json.loads(line)
+    except json.JSONDecodeError:
+        return {}
+    return event if isinstance(event, dict) else {}
 
 
 def accuracy(model: Path, place: Place) -> dict[str, float]:
     """Return what ``bigmc evaluate`` says of the rows held out."""
     command = [
         *(sys.executable, "-m", "bigmc", "evaluate", str(model), str(place.dataset["test"])),
-        *("--split", "test", "--json"),
+        *("--split", "test", "--json", "--log", "json"),
     ]
     said = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
     if said.returncode:

@@ -66,7 +66,7 @@ class Screen:
         self._settings = current.get()
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._last_line = 0.0
+        self._last_lines: dict[str, float] = {}
         self._courses: dict[str, Course] = {}
         self._started = time.monotonic()
         self._last: messages.Progress | None = None
@@ -121,11 +121,12 @@ class Screen:
             self._write_line(message, course.seconds_left(share, now))
 
     def _is_due(self, message: messages.Progress, now: float) -> bool:
-        """Return whether to write a line now: at the end of a stage, and every few seconds."""
+        """Return whether to write a line now: at the end of a stage, and of each stage every few seconds."""
         finished = message.total > 0 and message.done >= message.total
-        if not finished and now - self._last_line < SECONDS_BETWEEN_LINES:
+        last = self._last_lines.get(message.stage, -math.inf)
+        if not finished and now - last < SECONDS_BETWEEN_LINES:
             return False
-        self._last_line = now
+        self._last_lines[message.stage] = now
         return True
 
     def _update_bar(self, bars: Progress, message: messages.Progress, share: float) -> None:
