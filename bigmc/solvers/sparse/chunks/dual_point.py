@@ -61,42 +61,55 @@ def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated)
         Weights, whose columns the spill has.
     """
     dual = ChunkDual([], point)
-    if plan.goes_by_rows(len(spill.features)):
-        if not task.fit_intercept:
-            return dual
-        moved = feasible_by_intercept(task, spill, point)
-        weights = Point(point.coef, point.intercept)
-        changed = changes_by_rows(task, spill, weights, moved, plan.row_bytes) if moved else None
-        return dual.with_changes(moved, changed)
     if not task.fit_intercept and spill.n_chunks == 1:
         return dual
-    moved = nearly_feasible(task, spill, point)
+    chunks = _Chunks(task, plan, spill)
+    moved = nearly_feasible(task, spill, point, most_features=chunks.most_features)
     if task.fit_intercept and not moved:  # without the intercept there is no bound at all
         moved = feasible_by_intercept(task, spill, point)
-    dual = dual.with_changes(moved, changes(task, spill, point, moved))
+    dual = chunks.with_samples(dual, moved)
     # with a ridge the bound counts what is left by its square, without scaling
-    return dual if task.objective.ridge > 0 or not moved else _others_take_back(task, spill, dual)
+    return dual if task.objective.ridge > 0 or not moved else chunks.take_back(dual)
 
 
-def _others_take_back(task: ChunkTask, spill: Spill, dual: ChunkDual) -> ChunkDual:
-    """Let chunks whose dual variables were not moved take back what is still out of the balls."""
-    moved = {piece.chunk for own in dual.moved for piece in own.pieces}
-    others = [number for number in range(spill.n_chunks) if number not in moved]
-    largest = _largest(task, spill, dual)
-    for number in others[:_MOST_FURTHER]:
-        if largest <= task.alpha * (1.0 + _LEFT * task.tol):
-            break
-        level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
-        more = taken_back(task, spill, replace(dual.point, intercept_gradient=level), number)
-        if not more:
-            continue
-        better = dual.with_changes([more], changes(task, spill, dual.point, [more]))
-        reached = _largest(task, spill, better)
-        if reached < largest:
-            dual, largest = better, reached
-    return dual
+class _Chunks:
+    """Chunks whose samples are moved, where sweeps have memory for all candidates and where not."""
 
+    def __init__(self, task: ChunkTask, plan: ChunkPlan, spill: Spill) -> None:
+        self._task, self._plan, self._spill = task, plan, spill
+        self._by_rows = plan.goes_by_rows(len(spill.features))
+        self.most_features = plan.most_candidates if self._by_rows else None
 
-def _largest(task: ChunkTask, spill: Spill, dual: ChunkDual) -> float:
-    layers = [layer.features for layer in spill.layers]
-    return float(dual_norms(task, dual.point, layers).max(initial=0.0))
+    def with_samples(self, dual: ChunkDual, moved: list[MovedSamples]) -> ChunkDual:
+        """Return a dual point with other weights of more samples."""
+        task, spill, point = self._task, self._spill, dual.point
+        if not self._by_rows:
+            return dual.with_changes(moved, changes(task, spill, point, moved))
+        rounded = [replace(own, coef=own.coef.rounded()) for own in moved]
+        weights = Point(point.coef, point.intercept)
+        changed = changes_by_rows(task, spill, weights, rounded, self._plan.row_bytes) if moved else None
+        return dual.with_changes(rounded, changed)
+
+    def take_back(self, dual: ChunkDual) -> ChunkDual:
+        """Let chunks whose dual variables were not moved take back what is still out of the balls."""
+        task, spill = self._task, self._spill
+        moved = {piece.chunk for own in dual.moved for piece in own.pieces}
+        others = [number for number in range(spill.n_chunks) if number not in moved]
+        largest = self._largest(dual)
+        for number in others[:_MOST_FURTHER]:
+            if largest <= task.alpha * (1.0 + _LEFT * task.tol):
+                break
+            level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
+            point = replace(dual.point, intercept_gradient=level)
+            more = taken_back(task, spill, point, number, most_features=self.most_features)
+            if not more:
+                continue
+            better = self.with_samples(dual, [more])
+            reached = self._largest(better)
+            if reached < largest:
+                dual, largest = better, reached
+        return dual
+
+    def _largest(self, dual: ChunkDual) -> float:
+        layers = [layer.features for layer in self._spill.layers]
+        return float(dual_norms(self._task, dual.point, layers).max(initial=0.0))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
+from bigmc.solvers.sparse.chunks.movable import Movable
 from bigmc.solvers.sparse.chunks.moved_parts import MovedParts, Steps
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -89,7 +90,11 @@ class MovedSamples:
 
 
 def nearly_feasible(
-    task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int = _MOST_ENTRIES
+    task: ChunkTask,
+    spill: Spill,
+    anchor: Evaluated,
+    most_entries: int = _MOST_ENTRIES,
+    most_features: int | None = None,
 ) -> list[MovedSamples]:
     """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
 
@@ -106,12 +111,15 @@ def nearly_feasible(
         Of the weights that the spill's candidates have.
     most_entries : int, optional
         Of a chunk with more entries some pieces do; fewer chunks than have more are moved together.
+    most_features : int, optional
+        Candidates whose weights change, if there are more in the one layer of the spill.
     """
-    needed = _needed_entries(task, spill, anchor, _MADE_UP)
+    movable = Movable.of(task, spill, anchor, most_features)
+    needed = _needed_entries(task, movable, _MADE_UP)
     together, found = _n_together(task, spill, anchor, most_entries), list[MovedSamples]()
     for number in range(spill.n_chunks if together > 1 else 0):
         chunk = _ChunkOf(number, together, most_entries)
-        if moved := _moved(task, spill, anchor, needed, chunk, [_Attempt.CANDIDATES]):
+        if moved := _moved(task, spill, movable, needed, chunk, [_Attempt.CANDIDATES]):
             found.append(moved)
         if len(found) == together:
             return found
@@ -120,13 +128,18 @@ def nearly_feasible(
     attempts = list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]
     for number in range(spill.n_chunks):
         chunk = _ChunkOf(number, 1, most_entries)
-        if moved := _moved(task, spill, anchor, needed, chunk, attempts):
+        if moved := _moved(task, spill, movable, needed, chunk, attempts):
             return [moved]
     return []
 
 
 def taken_back(
-    task: ChunkTask, spill: Spill, point: Evaluated, number: int, most_entries: int = _MOST_ENTRIES
+    task: ChunkTask,
+    spill: Spill,
+    point: Evaluated,
+    number: int,
+    most_entries: int = _MOST_ENTRIES,
+    most_features: int | None = None,
 ) -> MovedSamples | None:
     """Return weights for the samples of a chunk that take gradients back which a dual point leaves outside.
 
@@ -142,10 +155,13 @@ def taken_back(
         Of the chunk.
     most_entries : int, optional
         Of a chunk with more entries some pieces do.
+    most_features : int, optional
+        As for `nearly_feasible`.
     """
-    needed = _needed_entries(task, spill, point, _TAKEN_BACK)
+    movable = Movable.of(task, spill, point, most_features)
+    needed = _needed_entries(task, movable, _TAKEN_BACK)
     chunk = _ChunkOf(number, 1, most_entries, Steps.PROJECTIONS)
-    return _moved(task, spill, point, needed, chunk, [_Attempt.CANDIDATES])
+    return _moved(task, spill, movable, needed, chunk, [_Attempt.CANDIDATES])
 
 
 class _ChunkOf(NamedTuple):
@@ -160,31 +176,32 @@ class _ChunkOf(NamedTuple):
 def _moved(
     task: ChunkTask,
     spill: Spill,
-    anchor: Evaluated,
+    movable: Movable,
     needed: Sequence[NDArray[np.float64]],
     moved: _ChunkOf,
     attempts: Sequence[_Attempt],
 ) -> MovedSamples | None:
     """Return weights for the samples of a chunk that bring its part of the violations to an end, or None."""
     pieces = _some_pieces(task, spill, moved.number, moved.most_entries)
-    chunk = spill.read(pieces)
+    chunk, anchor = movable.columns_of(spill.read(pieces)), movable.point
     if chunk.samples.weightless:
         return None
-    problem = task.problem(chunk)
+    problem, layers = task.problem(chunk), [columns.features for columns in chunk.held]
+    n_moved = len(movable.layers)
+    own = replace(chunk, held=chunk.held[:n_moved])
     for attempt in attempts:
-        rows = [anchor.coef.take(layer.features) for layer in spill.layers]
-        centred = centred_parts(problem, chunk, rows) if task.fit_intercept else []
+        rows = [anchor.coef.take(features) for features in layers]
+        centred = centred_parts(problem, own, rows[:n_moved]) if task.fit_intercept else []
         parts = [] if attempt is _Attempt.INTERCEPT else list(centred)
         if attempt is _Attempt.CANDIDATES:
             least = [entries / moved.together for entries in needed]
-            parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, least) + parts
+            parts = _movable(plain_parts(problem, own, rows[:n_moved], centred), own, least) + parts
         problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
         found = _minimise(task, problem, chunk, anchor, rows, parts, moved)
         if found:
             level, left = found
             for part in parts:
                 rows[part.layer][part.places] = part.rows
-            layers = [layer.features for layer in spill.layers]
             coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
             return MovedSamples(frozenset(pieces), coef, level, left)
     return None
@@ -208,15 +225,13 @@ def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) 
     return [pieces[k * len(pieces) // n_chosen] for k in range(n_chosen)]
 
 
-def _needed_entries(
-    task: ChunkTask, spill: Spill, anchor: Evaluated, made_up: float
-) -> list[NDArray[np.float64]]:
-    """Return the entries of each candidate that a chunk must have to make up for its violation."""
-    layers = [layer.features for layer in spill.layers]
+def _needed_entries(task: ChunkTask, movable: Movable, made_up: float) -> list[NDArray[np.float64]]:
+    """Return the entries of each feature that a chunk must have to make up for its violation."""
+    layers = movable.layers
     if not layers:
         return []
-    excess = np.maximum(dual_norms(task, anchor, layers) / max(task.alpha, 1e-300) - 1.0, 0.0)
-    needed = excess / made_up * task.dataset.column_nnz(spill.features)
+    excess = np.maximum(dual_norms(task, movable.point, layers) / max(task.alpha, 1e-300) - 1.0, 0.0)
+    needed = excess / made_up * task.dataset.column_nnz(np.concatenate(layers))
     return np.split(np.clip(needed, 1.0, _FEWEST_ENTRIES), np.cumsum([len(f) for f in layers])[:-1])
 
 

@@ -86,7 +86,7 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
 def changes_by_rows(
     task: ChunkTask, spill: Spill, point: Point, moved: Sequence[MovedSamples], row_bytes: int
 ) -> NDArray[np.float64]:
-    """Return what samples with another intercept change in the gradients of the candidates.
+    """Return what samples with other weights change in the gradients of the candidates.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def changes_by_rows(
     point : Point
         Of all other samples.
     moved : sequence of MovedSamples
-        Other intercepts of some samples; the weights are those of the point.
+        Other weights, of single precision, and intercepts of some samples.
     row_bytes : int
         Bytes of the entries that are put into row order together.
 
@@ -104,13 +104,12 @@ def changes_by_rows(
     -------
     float64 array of shape (n_candidates, width)
     """
-    features = spill.features
+    features, width = spill.features, sums_width(task.n_classes)
     sums = _no_sums(len(features), task.width)
-    weights = _dense(point.coef, features, sums_width(task.n_classes))
     for own in moved:
         chunk = spill.read([piece for piece in spill.pieces if piece in own.pieces])
-        for sign, intercept in ((-1.0, point.intercept), (1.0, own.intercept)):
-            rows = _rows_of(task, spill, [chunk], row_bytes)
+        for sign, coef, intercept in ((-1.0, *point), (1.0, own.coef, own.intercept)):
+            rows, weights = _rows_of(task, spill, [chunk], row_bytes), _dense(coef, features, width)
             _add_rows(task, rows, Dense(weights, intercept), sign / task.weight_sum, sums)
     return sums.gradient.astype(np.float64, copy=False)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,4 +66,10 @@ class Chunk:
 
     def counts(self) -> list[NDArray[np.int64]]:
         """Return the number of entries of each column of each layer."""
-        return [np.asarray(np.diff(columns.indptr, axis=1).sum(axis=0)) for columns in self.held]
+        return [columns.sizes() for columns in self.held]
+
+    def of_features(self, groups: Sequence[NDArray[np.int64]]) -> Chunk:
+        """Return the same samples with columns of the one layer, group by group of increasing features."""
+        (layer,) = self.held
+        held = [layer.choose(np.searchsorted(layer.features, features)) for features in groups]
+        return replace(self, held=held)

@@ -184,9 +184,9 @@ def _nearly_constant(
     places: list[int] = []
     means: list[float] = []
     for j, scale in zip(frequent, problem.scale_of(columns.features[frequent]), strict=True):
-        column = np.zeros(problem.n_samples)
+        column, place = np.zeros(problem.n_samples), columns.positions[j]
         for s, first in enumerate(columns.base[:-1]):
-            span = slice(columns.indptr[s, j], columns.indptr[s, j + 1])
+            span = slice(columns.indptr[s, place], columns.indptr[s, place + 1])
             column[first + columns.indices[span].astype(np.int64)] = columns.data[span]
         column *= problem.row_scale
         column *= scale
