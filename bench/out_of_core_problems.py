@@ -317,7 +317,7 @@ def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("problems", nargs="+", choices=PROBLEMS)
-    parser.add_argument("--size", choices=("full", "small"), default="full")
+    parser.add_argument("--size", choices=("full", "mid", "small"), default="full")
     parser.add_argument("--folder", type=Path, default=HERE / "data")
     given = parser.parse_args()
     for name in given.problems:

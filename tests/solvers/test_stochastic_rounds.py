@@ -10,7 +10,7 @@ from test_stochastic_start import ROOMY, Given, residual_of, shrunk, shuffled, t
 
 from bigmc.objectives import PENALTIES
 from bigmc.progress import silent
-from bigmc.solvers.sparse.chunks import rounds
+from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.candidate_gradients import changes
 from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
@@ -260,7 +260,7 @@ def test_steps_that_are_too_long_are_given_up(monkeypatch):
     dataset = shuffled()
     options = {"alpha": 5e-3, "loss": "squared_hinge"}
     best = solve(dataset, tol=1e-6, memory_limit=1 << 30, **options).certificate
-    monkeypatch.setattr(rounds, "_DAMPING_BY_ROWS", 1e-3)
+    monkeypatch.setattr(damping, "_STEPS", 1e-3)
     seen = []
     _, certificate = run(dataset, NARROW, max_passes=12, progress=seen.append, **options)
     objectives = [step.facts["objective"] for step in seen if "objective" in step.facts]

@@ -130,6 +130,8 @@ class State:
         Norms of the gradients at a start, until they are used; not saved.
     damping : float
         Share of the mean curvature that Newton steps add, or of that of all samples in a corrected run.
+    least_damping : float
+        What it is at least, since rounds with less came to worse weights.
     corrected : bool
         The run goes by `bigmc.solvers.sparse.sampled.subsampled_newton`; the following two are for it.
     sample_rows : int
@@ -172,6 +174,7 @@ class State:
     screened: Screened | None = None
     norms: NDArray[np.float32] | None = None
     damping: float = 0.0
+    least_damping: float = 0.0
     corrected: bool = False
     sample_rows: int = 0
     anchor: Evaluated | None = None
@@ -209,6 +212,7 @@ class State:
             "corrected": self.corrected,
             "sample_rows": self.sample_rows,
             "damping": self.damping,
+            "least_damping": self.least_damping,
         }
         n_classes = len(self.intercept)
         arrays: dict[str, NDArray[Any]] = {

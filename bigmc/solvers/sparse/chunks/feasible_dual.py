@@ -63,8 +63,9 @@ _MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
 _MOST_BYTES, _FAILURES = 1 << 20, 2
 #: Violation that sweeps over the features beside them end at, in units of alpha and of the tolerance.
 _TARGET = 0.25
-#: Entries that these visit, and projections after them, in all entries and at least.
-_VISITS, _FREE_VISITS = 8, 1 << 26
+#: Entries that these visit, and projections after them, in all entries and at least; with more than so many
+#: classes, which take the more time for each, accordingly fewer.
+_VISITS, _FREE_VISITS, _MANY_CLASSES = 8, 1 << 26, 64
 
 
 @dataclass(frozen=True)
@@ -286,6 +287,7 @@ def _minimise(
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no such point, steps never end
             most_visits = max(_FREE_VISITS, _VISITS * task.dataset.nnz) // together
+            most_visits = most_visits * _MANY_CLASSES // max(_MANY_CLASSES, task.width)
             moved = MovedParts(steps, parts, terms, level, of_level if task.fit_intercept else None)
             moved.move(_TARGET * task.tol * alpha, most_visits, of.steps)
             steps.end()

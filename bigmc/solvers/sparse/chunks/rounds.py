@@ -3,9 +3,8 @@
 The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
 loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
-gradient at the trial: a mean of what the last rounds came to (`anderson`). If its objective is larger, it is
-discarded and the damping grows; else it shrinks. With one chunk a round finds the optimum; with more
-candidates than sweeps have memory for it takes stochastic steps. Passes give certificates and candidates.
+gradient at the trial: a mean of what the last rounds came to (`anderson`), unless its objective is larger. With
+one chunk a round finds the optimum; with more candidates than sweeps have memory for it takes stochastic steps.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import Fingerprint
+from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
 from bigmc.solvers.sparse.chunks.candidate_gradients import extended
@@ -44,8 +44,6 @@ from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, n
 from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
-#: The first damping for every chunk, the same for stochastic steps, the least, and factors of rounds.
-_DAMPING, _DAMPING_BY_ROWS, _LEAST_DAMPING, _GROWTH, _DECAY = 0.6, 1.0, 0.02, 2.0, 0.85
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
@@ -255,7 +253,8 @@ class ChunkRounds:
         """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
         state, spill, by = self.state, self._columns.spill, (self._norms, self.state.scale)
         assert state.anchor is not None
-        looks = Looks.TWICE if state.history else Looks.ONCE  # at first it is not known what has weights
+        # at first it is not known what has weights, unless there is no memory for other candidates
+        looks = Looks.TWICE if state.history or self._columns.by_rows(state) else Looks.ONCE
         state.norms = None  # there are others after it
         certified = self._certifier.certify(spill, state.anchor, chosen, *by, further, looks)
         self._norms, state.scale, state.doubted = Norms.EXACT, certified.scale, certified.measured.doubted
@@ -291,7 +290,7 @@ class ChunkRounds:
         state, n_chunks = self.state, self._columns.spill.n_chunks
         before, by_rows = state.bytes_read, self._columns.by_rows(state)
         if state.damping == 0.0:
-            state.damping = _DAMPING_BY_ROWS if by_rows else max(1.0, _DAMPING * n_chunks)
+            damping.begin(state, n_chunks, self._task.dataset.n_samples if by_rows else None)
         state.rounds += 1
         if by_rows:
             self._follow(progress)
@@ -338,7 +337,7 @@ class ChunkRounds:
         if state.trial:
             take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
         elif good:
-            state.damping *= _GROWTH
+            damping.grow(state, by_rows=False)
 
     def _follow(self, progress: ProgressCallback) -> None:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
@@ -355,19 +354,20 @@ class ChunkRounds:
         if state.trial:
             state.coef, state.intercept = coef, intercept
         else:
-            state.damping *= _GROWTH
+            damping.grow(state, by_rows=True)
 
     def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
         """Accept weights whose objective is no larger; else increase the damping."""
-        state, anchor = self.state, self.state.anchor
+        state, anchor, by_rows = self.state, self.state.anchor, self._columns.by_rows(self.state)
         assert anchor is not None
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-            state.damping, state.past = _GROWTH * state.damping, []
+            damping.grow(state, by_rows)
+            state.past = []
             return False
-        state.gain = 1.0 - reached.objective / anchor.objective
-        state.damping = max(_LEAST_DAMPING, _DECAY * state.damping)
-        state.anchor = reached
+        gain = 1.0 - reached.objective / anchor.objective
+        damping.lower(state, gain, by_rows)
+        state.gain, state.anchor = gain, reached
         self._tell(progress)
         return True
 
