@@ -3,8 +3,8 @@
 The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
 loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
-gradient at the trial: a mean of what the last rounds came to (`anderson`), unless its objective is larger. With
-one chunk a round finds the optimum; with more candidates than sweeps have memory for it takes stochastic steps.
+gradient at the trial, a mean of what the last rounds came to (`anderson`), kept if its objective is lower.
+With one chunk a round finds the optimum; with more candidates than sweeps can hold it takes stochastic steps.
 """
 
 from __future__ import annotations
