@@ -70,14 +70,15 @@ def test_objective_and_gradient_are_those_of_columns(loss, weighting, opened):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_another_intercept_of_some_samples_changes_what_it_does_by_columns(loss, opened):
+def test_other_weights_of_some_samples_change_what_they_do_by_columns(loss, opened):
     _, dataset = made(sets=loss == "multilabel_ranking")
     weights = np.random.default_rng(3).integers(0, 3, dataset.n_samples).astype(float)
     task = task_of(dataset, loss, weights=weights, fit_intercept=True)
     spill = opened(dataset, np.arange(3, 50), weights)
     coef, intercept = some_weights(np.arange(5, 45, 3), 5), np.linspace(-1, 1, 5)
     pieces = frozenset(piece for piece in spill.pieces if piece.chunk == 1)
-    moved = [MovedSamples(pieces, coef, intercept[::-1].copy(), 0.0)]
+    other = Coefficients(coef.features, np.roll(coef.rows, 1, axis=0))
+    moved = [MovedSamples(pieces, other, intercept[::-1].copy(), 0.0)]
     point = evaluate(task, spill, coef, intercept)
     found = changes_by_rows(task, spill, Point(coef, intercept), moved, 4000)
     wanted = changes(task, spill, point, moved)

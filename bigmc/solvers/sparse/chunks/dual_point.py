@@ -24,6 +24,9 @@ from bigmc.solvers.sparse.state import Evaluated
 
 #: Chunks that take back what the first leave, at most, and what may be left, in units of the tolerance.
 _MOST_FURTHER, _LEFT = 5, 0.5
+#: What samples of a chunk may make up for, in units of their share of a feature's entries and of alpha; where
+#: a chunk leaves more than half, it is features too rare for that, and the next may do so much more.
+_MADE_UP, _MORE = 1.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -95,17 +98,17 @@ class _Chunks:
         task, spill = self._task, self._spill
         moved = {piece.chunk for own in dual.moved for piece in own.pieces}
         others = [number for number in range(spill.n_chunks) if number not in moved]
-        largest = self._largest(dual)
+        largest, made_up = self._largest(dual), _MADE_UP
         for number in others[:_MOST_FURTHER]:
             if largest <= task.alpha * (1.0 + _LEFT * task.tol):
                 break
             level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
             point = replace(dual.point, intercept_gradient=level)
-            more = taken_back(task, spill, point, number, most_features=self.most_features)
-            if not more:
-                continue
-            better = self.with_samples(dual, [more])
+            more = taken_back(task, spill, point, number, made_up, most_features=self.most_features)
+            better = self.with_samples(dual, [more]) if more else dual
             reached = self._largest(better)
+            if reached - task.alpha > 0.5 * (largest - task.alpha):
+                made_up *= _MORE
             if reached < largest:
                 dual, largest = better, reached
         return dual

@@ -53,9 +53,8 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 #: of the scores' precision and of the margins, and of the margins alone.
 _INTERCEPT_STEPS, _ROUNDING, _LEFT_OVER = 20, 16.0, 1e-9
 #: Entries that a feature has in the chunk at least; with fewer, its violation in units of alpha is at most
-#: this part of the share of its entries that the chunk has: of the first chunk, and of those that take back
-#: what it leaves.
-_FEWEST_ENTRIES, _MADE_UP, _TAKEN_BACK = 16, 0.3, 1.0
+#: this part of the share of its entries that the chunk has.
+_FEWEST_ENTRIES, _MADE_UP = 16, 0.3
 #: Entries of the samples whose dual variables are moved: of a larger chunk it is some pieces, but no fewer
 #: than these.
 _MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
@@ -139,6 +138,7 @@ def taken_back(
     spill: Spill,
     point: Evaluated,
     number: int,
+    made_up: float,
     most_entries: int = _MOST_ENTRIES,
     most_features: int | None = None,
 ) -> MovedSamples | None:
@@ -154,13 +154,16 @@ def taken_back(
         Weights, and the gradients of the dual point, where the chunk has the dual variables of the weights.
     number : int
         Of the chunk.
+    made_up : float
+        Violation of a feature in units of alpha, in those of the share of its entries that the chunk has, at
+        most; those that violate more stay outside if they have few entries.
     most_entries : int, optional
         Of a chunk with more entries some pieces do.
     most_features : int, optional
         As for `nearly_feasible`.
     """
     movable = Movable.of(task, spill, point, most_features)
-    needed = _needed_entries(task, movable, _TAKEN_BACK)
+    needed = _needed_entries(task, movable, made_up)
     chunk = _ChunkOf(number, 1, most_entries, Steps.PROJECTIONS)
     return _moved(task, spill, movable, needed, chunk, [_Attempt.CANDIDATES])
 
