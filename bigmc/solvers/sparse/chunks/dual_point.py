@@ -67,12 +67,13 @@ def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated)
     if not task.fit_intercept and spill.n_chunks == 1:
         return dual
     chunks = _Chunks(task, plan, spill)
-    moved = nearly_feasible(task, spill, point, most_features=chunks.most_features)
+    few = chunks.has_memory_for(point)
+    moved = nearly_feasible(task, spill, point, most_features=chunks.most_features) if few else []
     if task.fit_intercept and not moved:  # without the intercept there is no bound at all
         moved = feasible_by_intercept(task, spill, point)
     dual = chunks.with_samples(dual, moved)
     # with a ridge the bound counts what is left by its square, without scaling
-    return dual if task.objective.ridge > 0 or not moved else chunks.take_back(dual)
+    return dual if task.objective.ridge > 0 or not moved or not few else chunks.take_back(dual)
 
 
 class _Chunks:
@@ -82,6 +83,11 @@ class _Chunks:
         self._task, self._plan, self._spill = task, plan, spill
         self._by_rows = plan.goes_by_rows(len(spill.features))
         self.most_features = plan.most_candidates if self._by_rows else None
+
+    def has_memory_for(self, point: Evaluated) -> bool:
+        """Return whether sweeps have memory for all candidates whose gradients are out of their balls."""
+        n_out = int(np.count_nonzero(self._norms(point) > 1.0))
+        return self.most_features is None or n_out <= self.most_features
 
     def with_samples(self, dual: ChunkDual, moved: list[MovedSamples]) -> ChunkDual:
         """Return a dual point with other weights of more samples."""
@@ -98,21 +104,22 @@ class _Chunks:
         task, spill = self._task, self._spill
         moved = {piece.chunk for own in dual.moved for piece in own.pieces}
         others = [number for number in range(spill.n_chunks) if number not in moved]
-        largest, made_up = self._largest(dual), _MADE_UP
+        largest, made_up = float(self._norms(dual.point).max(initial=0.0)), _MADE_UP
         for number in others[:_MOST_FURTHER]:
-            if largest <= task.alpha * (1.0 + _LEFT * task.tol):
+            if largest <= 1.0 + _LEFT * task.tol:
                 break
             level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
             point = replace(dual.point, intercept_gradient=level)
             more = taken_back(task, spill, point, number, made_up, most_features=self.most_features)
             better = self.with_samples(dual, [more]) if more else dual
-            reached = self._largest(better)
-            if reached - task.alpha > 0.5 * (largest - task.alpha):
+            reached = float(self._norms(better.point).max(initial=0.0))
+            if reached - 1.0 > 0.5 * (largest - 1.0):
                 made_up *= _MORE
             if reached < largest:
                 dual, largest = better, reached
         return dual
 
-    def _largest(self, dual: ChunkDual) -> float:
+    def _norms(self, point: Evaluated) -> NDArray[np.float64]:
+        """Return the dual norms of the gradients of all candidates, in units of alpha."""
         layers = [layer.features for layer in self._spill.layers]
-        return float(dual_norms(self._task, dual.point, layers).max(initial=0.0))
+        return dual_norms(self._task, point, layers) / max(self._task.alpha, 1e-300)
