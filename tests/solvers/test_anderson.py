@@ -29,7 +29,7 @@ def dense(coef, intercept):
 @pytest.mark.parametrize("seed", range(6))
 def test_factors_make_the_mean_move_least(seed):
     generator = np.random.default_rng(seed)
-    pairs = [(weights(generator, 2500), weights(generator, 2600, 0.5 + k)) for k in range(3)]
+    pairs = [(weights(generator, 2500), weights(generator, 2600, 2.5 - k)) for k in range(3)]
     last = pairs[-1][1][0].features
     curvature = generator.random(len(last))
     found = next_weights([PastRound.of(start[0], end) for start, end in pairs], curvature)
@@ -75,6 +75,14 @@ def test_noise_cancels_and_progress_goes_on():
     rounds = [PastRound.of(start[0], end) for start, end in pairwise(points)]
     found = next_weights(rounds, np.ones(300))
     np.testing.assert_allclose(found[0].rows, points[-1][0].rows, rtol=1e-6)
+
+
+def test_a_last_round_that_hardly_counts_has_no_mean():
+    """Where it moves on in the same direction by more, the mean would go back to the round before."""
+    coef, intercept = weights(np.random.default_rng(0), 300)
+    points = [(Coefficients(coef.features, part * coef.rows), part * intercept) for part in (0, 0.1, 1)]
+    rounds = [PastRound.of(start[0], end) for start, end in pairwise(points)]
+    assert next_weights(rounds, np.ones(300)) is None
 
 
 def test_rounds_without_moves_and_without_numbers_have_no_mean():

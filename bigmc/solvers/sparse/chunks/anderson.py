@@ -31,6 +31,9 @@ from bigmc.solvers.sparse.steps.chunk_parts import is_frequent
 MOST_PAST = 2
 #: Share of the mean square that is added to the squares: moves may depend on each other.
 _REGULARISATION = 1e-8
+#: Factor of the last round, with less of which it is taken alone. Where all rounds move along one way, the
+#: shortest move is the first one after a pass or before it, and the mean would go back there.
+_LEAST_OF_LAST = 0.1
 #: Features whose weights are looked at together.
 _SLAB = 1 << 11
 #: Share of the candidates that may be new after a pass: rounds over fewer moved less, and would count for
@@ -91,7 +94,8 @@ def next_weights(
     Returns
     -------
     tuple or None
-        Weights and intercept; None if nothing moved, or not by finite numbers.
+        Weights and intercept; None if nothing moved, or not by finite numbers, or the last round would hardly
+        count.
     """
     last, n = rounds[-1], len(rounds)
     features, products = last.end.features, np.zeros((n, n))
@@ -103,6 +107,8 @@ def next_weights(
     if not (np.isfinite(products).all() and ridge > 0.0):
         return None
     factors = _factors(products + ridge * np.eye(n))
+    if factors[-1] < _LEAST_OF_LAST:
+        return None
     rows = np.zeros((len(features), last.end.rows.shape[1]))
     for some in _slabs(len(features)):
         for factor, own in zip(factors, rounds, strict=True):
