@@ -108,7 +108,7 @@ def resolve_limit(limit: str | int | float | None, process_memory: int | None = 
     if n_bytes < SMALLEST_LIMIT:
         raise MemoryLimitError(
             f"a memory limit of {format_bytes(n_bytes)} cannot work",
-            f"give at least {format_bytes(SMALLEST_LIMIT)}",
+            f"give at least {format_bytes(SMALLEST_LIMIT)}; above that a command names what it needs",
         )
     if process_memory is None:
         return n_bytes

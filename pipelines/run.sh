@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole pipeline on one machine: bash run.sh. The settings are in steps.sh. Killed, it is run again.
+# The whole pipeline on one machine: bash pipelines/run.sh. The settings are in steps.sh. After a kill run it again.
 source "$(dirname "$0")/steps.sh"
 
 for ((part = 0; part < BIGMC_PARTS; part++)); do ingest_part "$part" & done

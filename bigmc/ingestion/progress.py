@@ -54,5 +54,6 @@ class Meter:
     def _tell(self) -> None:
         seconds = max(time.monotonic() - self._started, 1e-9)
         rows, read = (sum(figures) for figures in zip((0, 0), *self._done.values(), strict=True))
-        facts = {"rows/s": rows / seconds, "MB/s": read / seconds / 1e6}
+        # A run that only repeats finished parts has no speed.
+        facts = {"rows/s": rows / seconds, "MB/s": read / seconds / 1e6} if rows else {}
         self._progress(Progress("ingest", rows + self._skipped, self._total, "rows", facts))

@@ -6,8 +6,8 @@
 source "$(dirname "$0")/../steps.sh"
 read -ra sbatch_args <<< "${SBATCH_ARGS:-}"
 
-# numfmt reads 2GB, 512MB, 1.5GiB …
-limit=$(numfmt --from=auto "$(sed -E 's/[Bb]$//' <<< "${BIGMC_MEMORY^^}")")
+# numfmt reads 2G, 512M and 1.5Gi; bigmc also 2GB, 512mb and 1.5 GiB.
+limit=$(numfmt --from=auto "$(sed -E 's/ //g; s/B$//; s/I$/i/' <<< "${BIGMC_MEMORY^^}")")
 memory=${BIGMC_JOB_MEMORY:-$((limit / 1000000 + 1000))M}
 
 submit() { # dependency or "", array or "", step

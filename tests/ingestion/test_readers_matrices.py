@@ -122,6 +122,7 @@ def test_arrays_that_cannot_be_used(values):
         (np.ma.masked_less(values, 0), None, "masked arrays are not supported"),
         ([values, values], [np.zeros(53)], "2 arrays but 1 arrays of labels"),
         (values, np.array([1, "a", *[None] * 51], dtype=object), "several types"),
+        ([{"text": "a", "label": "b"}], None, r"iter\(rows\)"),
         (values.astype(complex), None, "complex128"),
         (values.astype(object), None, "object"),
         (values, np.zeros(3), r"53 rows but labels of shape \(3,\)"),

@@ -67,7 +67,11 @@ def test_few_parts_and_each_on_its_own(folder, tmp_path, monkeypatch):
     for part in ((1, 2), (0, 2)):
         done = api.ingest_part(folder, tmp_path / "parts.bigmc", part=part, **options())
         assert done["n_pieces"] == 3  # of six: 40 files by 7
-    api.ingest(folder, tmp_path / "parts.bigmc", **options())
+    told = []
+    api.ingest(folder, tmp_path / "parts.bigmc", progress=told.append, **options())
+    ingested = [message for message in told if message.stage == "ingest"]
+    assert ingested[-1].done == ingested[-1].total
+    assert not any(message.facts for message in ingested)  # no rows at a speed of 0
     assert stored(tmp_path / "parts.bigmc") == stored(tmp_path / "whole.bigmc")
 
 

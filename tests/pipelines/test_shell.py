@@ -126,7 +126,7 @@ def test_slurm_runs_the_same_commands(recorder, tmp_path):
         "done",
         f"wc -l < {tmp_path}/jobs",
     )
-    run("slurm/submit.sh", env)
+    run("slurm/submit.sh", {**env, "BIGMC_MEMORY": "1.5GiB"})
     assert commands(log) == STEPS
     jobs = (tmp_path / "jobs").read_text().splitlines()
     assert len(jobs) == 6
@@ -134,10 +134,10 @@ def test_slurm_runs_the_same_commands(recorder, tmp_path):
     for number, job in enumerate(jobs[1:], start=1):
         after = "aftercorr" if job.endswith("evaluate") or " evaluate " in job else "afterok"
         assert f"--dependency {after}:{number} " in job
-    assert all("--time 12:00:00" in job for job in jobs)
+    assert all("--mem 2610M --time 12:00:00" in job for job in jobs)
     by_slurm = sorted(log.read_text().splitlines())
     log.unlink()
-    run("run.sh", env)
+    run("run.sh", {**env, "BIGMC_MEMORY": "1.5GiB"})
     assert sorted(log.read_text().splitlines()) == by_slurm
     assert "--text\tthe text\t" in by_slurm[0] + by_slurm[-1] + "".join(by_slurm)
 

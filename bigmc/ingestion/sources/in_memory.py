@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
         item, kind = np.asarray(item), "array"
     elif hasattr(item, "dask") and hasattr(item, "chunks") and hasattr(item, "blocks"):
         kind = "dask"
+    elif isinstance(item, Mapping):
+        raise DataError(f"{name}: one row, not a source of rows", "pass an iterator of the rows: iter(rows)")
     else:
         raise DataError(
             f"{name}: not a source of samples",
