@@ -101,11 +101,11 @@ def measure(name: str, fourier: int, value: str, n_splits: int) -> dict[str, Any
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("sets", nargs="*", choices=[*SETS, []], default=list(SETS))
+    parser.add_argument("sets", nargs="*", choices=[*SETS, []], default=[], help="default: all")
     parser.add_argument("--splits", type=int, default=100)
     parser.add_argument("--lambda0", nargs="+", choices=VALUES, default=list(VALUES))
     arguments = parser.parse_args()
-    for name in arguments.sets:
+    for name in arguments.sets or SETS:
         for fourier in (0, FOURIER):
             for value in arguments.lambda0:
                 print(json.dumps(measure(name, fourier, value, arguments.splits)), flush=True)

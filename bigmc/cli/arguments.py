@@ -32,7 +32,10 @@ class Limited(Shown):
     """Options of commands whose memory can be limited."""
 
     memory: str | None = option(
-        None, "Memory that the command may add to the bare process, like 512MB or 2GB.", metavar="SIZE"
+        None,
+        "Memory that the command may add to the bare process, like 512MB or 2GB; by default half of the "
+        "machine's or container's.",
+        metavar="SIZE",
     )
 
 

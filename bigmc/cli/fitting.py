@@ -34,8 +34,8 @@ class Fit(Working, RawOptions):
     )
     value_format: list[str] | None = option(
         None,
-        "How a column of numbers or dates is written, like price='$1,234.50' or day=31/12/2026, where values "
-        "leave doubts; may be repeated.",
+        "How a column of numbers or dates is written, like price='$1,234.50' or day=31/12/2026, where "
+        "values can be read in two ways; may be repeated.",
         metavar="COLUMN=EXAMPLE",
     )
     missing_text: list[str] | None = option(
@@ -45,8 +45,8 @@ class Fit(Working, RawOptions):
     )
     odd_as_missing: list[str] | None = option(
         None,
-        "Column of numbers or dates in which other values count as missing, as where they are few; may be "
-        "repeated.",
+        "Column of numbers or dates in which other values count as missing, however many; by default only if "
+        "they are few; may be repeated.",
         metavar="COLUMN",
     )
     categorical: list[str] | None = option(
@@ -55,7 +55,7 @@ class Fit(Working, RawOptions):
         metavar="COLUMN",
     )
     missing: str | None = option(
-        None, "Missing numbers and dates: refuse, or fill with the mean, which is the default."
+        None, "Missing numbers and dates: refuse, or fill with the mean; by default fill."
     )
     label_separator: str | None = option(None, "Separator between several labels of a row.")
     weight: str | None = option(None, "Sample weight in training, a number of at least 0.", metavar="COLUMN")
@@ -89,7 +89,7 @@ class Fit(Working, RawOptions):
     label_thresholds: str = option(
         "shared", "Label sets: shared threshold (best micro F1), or each label its own (best macro F1)."
     )
-    report: str | None = option(None, "HTML report on the model and the search.")
+    report: str | None = option(None, "HTML file to write, a report on the model and the search.")
 
 
 @as_command

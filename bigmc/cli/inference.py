@@ -27,7 +27,7 @@ class Evaluate(Working, Replacing, EvaluateOptions):
 
 @as_command
 def evaluate(asked: Evaluate) -> None:
-    """Evaluate a model on a split of a dataset, or on raw files with labels."""
+    """Evaluate a model on a split of a dataset, or on labelled files."""
     from bigmc import api
 
     with working(asked) as work:
@@ -96,7 +96,7 @@ class Inspect(Shown):
 
 @as_command
 def inspect(asked: Inspect) -> None:
-    """List the strongest features of each class, as words if names were kept."""
+    """List the strongest features of each class, as words if known."""
     from bigmc import api
 
     result = api.inspect(asked.model, top=asked.top)
@@ -118,7 +118,7 @@ class Explain(Shown):
 
 @as_command
 def explain(asked: Explain) -> None:
-    """Show which words of a text, or columns of a row, speak for which class."""
+    """Show which words or columns of a row speak for which class."""
     from bigmc import api
 
     sample = sys.stdin.read() if asked.sample == "-" else asked.sample
@@ -140,7 +140,7 @@ class Report(Working, Replacing, ReportOptions):
 
 @as_command
 def report(asked: Report) -> None:
-    """Write an HTML report on a model: certificate, training history, strongest features."""
+    """Write an HTML report: certificate, training, strongest features."""
     from bigmc import api
 
     with working(asked) as work:
@@ -164,7 +164,7 @@ class Export(Limited, Replacing):
 
 @as_command
 def export(asked: Export) -> None:
-    """Export a model as an ONNX graph, or write its model card in Markdown."""
+    """Export a model as an ONNX graph, or write its model card."""
     from bigmc import api
 
     result = api.export(
@@ -187,7 +187,7 @@ class Demo(Limited):
 
 @as_command
 def demo(asked: Demo) -> None:
-    """Run all steps on text of this machine: guess which package a line of Python is from."""
+    """Run all steps on Python code of this machine; needs no network."""
     from bigmc.cli.demo import run
 
     with Screen() as screen:

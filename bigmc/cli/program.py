@@ -24,21 +24,21 @@ from bigmc.printable import printable
 from bigmc.version import __version__
 
 _HOMES = {
+    "demo": "inference",
     "fit": "fitting",
     "ingest": "data",
-    "info": "data",
-    "verify": "data",
-    "warm": "data",
+    "train": "training",
     "path": "training",
     "evaluate": "inference",
-    "publish": "inference",
     "predict": "inference",
     "inspect": "inference",
     "explain": "inference",
     "report": "inference",
     "export": "inference",
-    "demo": "inference",
-    "train": "training",
+    "publish": "inference",
+    "info": "data",
+    "verify": "data",
+    "warm": "data",
 }
 """Commands in the order of the help, and the modules of this package that define them."""
 

@@ -38,20 +38,20 @@ class TrainBoost(BoostOptions, Training):
 
 @as_command
 def train_sparse(asked: TrainSparse) -> None:
-    """Train the sparse linear classifier, with feature selection, a ridge, or both."""
+    """Train the linear classifier: feature selection, ridge, or both."""
     _train(asked, asked, f"--max-passes (now {asked.max_passes})", asked.warm_start, asked.calibrate)
 
 
 @as_command
 def train_mrc(asked: TrainMinimax) -> None:
-    """Train the minimax risk classifier, whose certificate bounds its error."""
+    """Train the minimax risk classifier, which bounds its own error."""
     more = f"--k-max (now {asked.k_max}) or --time-limit (now {asked.time_limit})"
     _train(asked, asked, more)
 
 
 @as_command
 def train_boost(asked: TrainBoost) -> None:
-    """Train the boosted classifier: stumps, rays or shallow trees for each class."""
+    """Train the boosted classifier: stumps or small trees per class."""
     _train(asked, asked, f"--rounds (now {asked.n_rounds})", calibrate=asked.calibrate)
 
 
@@ -131,7 +131,7 @@ _PATH_PARAMETERS = (
 
 @as_command
 def path(asked: Path) -> None:
-    """Train the sparse linear classifier for decreasing penalties, and choose the best."""
+    """Train linear models for decreasing penalties; choose the best."""
     from bigmc import api
 
     parameters = {name: getattr(asked, name) for name in _PATH_PARAMETERS}

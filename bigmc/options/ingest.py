@@ -145,7 +145,9 @@ class IngestOptions(RawOptions):
         None, "Column of groups; rows of one group stay in one split.", metavar="COLUMN"
     )
     seed: int = option(0, "Seed of the split.", shown="0")
-    n_features: int | None = option(None, "Number of features of svmlight data.")
+    n_features: int | None = option(
+        None, "Number of features of svmlight data; by default the largest index."
+    )
     names: bool = option(True, "Keep the words behind hashed features.", "--names/--no-names", shown="names")
 
     def __post_init__(self) -> None:

@@ -66,7 +66,9 @@ class MinimaxOptions(LearnerOptions):
 
     learner = "mrc"
 
-    lambda0: float | str = option("auto", "Regularisation; auto: 2 / sqrt(rows).", parse=number_or_auto)
+    lambda0: float | str = option(
+        "auto", "Width of the uncertainty set; auto: 2 / sqrt(rows).", parse=number_or_auto
+    )
     fit_intercept: bool = option(True, "Fit an intercept: a feature that is always 1.")
     eps1: float = option(1e-2, "Add constraints violated by more than this.")
     eps2: float = option(1e-5, "Add components violated by more than this.")
@@ -103,7 +105,9 @@ class BoostOptions(LearnerOptions):
     )
     n_rounds: int = option(100, "Maximum number of rounds.", "--rounds")
     max_depth: int | None = option(None, "Depth of a weak learner, 1 to 4; by default 4, on sparse data 1.")
-    family: str = option("auto", "Weak learners: auto, stump or ray.")
+    family: str = option(
+        "auto", "Learners of depth 1: stump (-1 or 1), ray (0 or 1), auto (ray on sparse data)."
+    )
     learners: str = option(
         "class", "class: each class uses its own weak learners; shared: all classes share them."
     )

@@ -33,3 +33,13 @@ def test_options_name_their_values(run, command, monkeypatch):
     assert options
     for line in options:
         assert not re.search(r"\b(INTEGER|FLOAT|BOOLEAN|PATH)\b", line), line
+
+
+@pytest.mark.parametrize("command", ["", "train"])
+def test_summaries_of_commands_are_whole(run, command, monkeypatch):
+    """click cuts a summary that is too long for its line and ends it with dots."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(f"{command} --help")
+    summaries = out[out.index("Commands:") :].splitlines()[1:]
+    assert summaries
+    assert not [line for line in summaries if line.endswith("...")]
