@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.certificate import Certified, Further
 from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
+from bigmc.solvers.sparse.chunks.damping import Way
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -89,6 +90,10 @@ class CandidateColumns:
     def by_rows(self, state: State) -> bool:
         """Return whether rounds take stochastic steps (`bigmc.solvers.sparse.chunks.stochastic_rounds`)."""
         return self._plan.goes_by_rows(sum(map(len, state.layers)))
+
+    def way(self, state: State) -> Way:
+        """Return what rounds do."""
+        return Way.STEPS if self.by_rows(state) else Way.SWEEPS
 
     def choose(self, state: State, features: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return the layers wanted: those there are, and what is new, if all that fits.

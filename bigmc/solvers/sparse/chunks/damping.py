@@ -6,6 +6,8 @@ it, and noise takes what steps gain; too much, and the steps are short.
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
 from bigmc.solvers.sparse.state import State
 
 #: The first damping of sweeps for every chunk and at least, and its factor after a round.
@@ -21,18 +23,25 @@ _DECAY_OF_STEPS, _FAIR, _POOR, _ABOVE_WORSE = 0.7, 0.3, 0.1, 1.5
 _LEAST, _GROWTH = 0.02, 2.0
 
 
-def begin(state: State, n_chunks: int, n_steps: int | None) -> None:
-    """Set the damping of the first round: of so many stochastic steps, or of sweeps over so many chunks."""
-    if n_steps is None:
+class Way(Enum):
+    """What rounds do: sweeps over chunks, or stochastic steps along samples."""
+
+    SWEEPS = auto()
+    STEPS = auto()
+
+
+def begin(state: State, way: Way, n_chunks: int, n_samples: int) -> None:
+    """Set the damping of the first round over so many chunks, or along so many samples."""
+    if way is Way.SWEEPS:
         state.damping = max(_LEAST_OF_SWEEPS, _SWEEPS * n_chunks)
     else:
-        state.damping = _STEPS * (max(n_steps, _SAMPLES) / _SAMPLES) ** -_POWER
+        state.damping = _STEPS * (max(n_samples, _SAMPLES) / _SAMPLES) ** -_POWER
     state.least_damping = _LEAST
 
 
-def lower(state: State, gain: float, by_rows: bool) -> None:
+def lower(state: State, way: Way, gain: float) -> None:
     """Set the damping after a round that gained this share of the objective; the state has the last gain."""
-    if not by_rows:
+    if way is Way.SWEEPS:
         factor = _DECAY_OF_SWEEPS
     elif state.gain > 1.0 or gain >= _FAIR * state.gain:  # there was none before, or noise takes little
         factor = _DECAY_OF_STEPS
@@ -41,8 +50,8 @@ def lower(state: State, gain: float, by_rows: bool) -> None:
     state.damping = max(state.least_damping, factor * state.damping)
 
 
-def grow(state: State, by_rows: bool) -> None:
+def grow(state: State, way: Way) -> None:
     """Set the damping after a round whose weights were worse than those before."""
-    if by_rows:
+    if way is Way.STEPS:
         state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
     state.damping *= _GROWTH

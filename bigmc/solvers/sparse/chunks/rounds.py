@@ -290,7 +290,7 @@ class ChunkRounds:
         state, n_chunks = self.state, self._columns.spill.n_chunks
         before, by_rows = state.bytes_read, self._columns.by_rows(state)
         if state.damping == 0.0:
-            damping.begin(state, n_chunks, self._task.dataset.n_samples if by_rows else None)
+            damping.begin(state, self._columns.way(state), n_chunks, self._task.dataset.n_samples)
         state.rounds += 1
         if by_rows:
             self._follow(progress)
@@ -337,7 +337,7 @@ class ChunkRounds:
         if state.trial:
             take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
         elif good:
-            damping.grow(state, by_rows=False)
+            damping.grow(state, self._columns.way(state))
 
     def _follow(self, progress: ProgressCallback) -> None:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
@@ -354,19 +354,19 @@ class ChunkRounds:
         if state.trial:
             state.coef, state.intercept = coef, intercept
         else:
-            damping.grow(state, by_rows=True)
+            damping.grow(state, self._columns.way(state))
 
     def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
         """Accept weights whose objective is no larger; else increase the damping."""
-        state, anchor, by_rows = self.state, self.state.anchor, self._columns.by_rows(self.state)
+        state, anchor = self.state, self.state.anchor
         assert anchor is not None
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-            damping.grow(state, by_rows)
+            damping.grow(state, self._columns.way(state))
             state.past = []
             return False
         gain = 1.0 - reached.objective / anchor.objective
-        damping.lower(state, gain, by_rows)
+        damping.lower(state, self._columns.way(state), gain)
         state.gain, state.anchor = gain, reached
         self._tell(progress)
         return True
