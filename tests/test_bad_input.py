@@ -103,7 +103,7 @@ CASES = {
     "minus inf": ("./-inf.csv --dense size --label label", ["-inf.csv:6", "'size' is -inf"]),
     "no number": (
         "many.csv --numeric size --label label",
-        ["many.csv:6", "'size' is not a number: 'many'", "value-format"],
+        ["many.csv:6", "'size' is not a number: 'many'", "value-format", "--odd-as-missing COLUMN"],
     ),
     "nan in Parquet": ("nan.parquet --dense n --label label", ["nan.parquet", "row 1", "'n' is"]),
     "one class": ("one.csv " + TEXT, ["only the class 'b'", "two classes"]),

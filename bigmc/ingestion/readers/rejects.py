@@ -65,7 +65,10 @@ class Reject:
         if self.reason.endswith(NOT_UTF8):
             cure = f"name the encoding of the file, such as --encoding latin-1, or {cure}"
         if NOT_A_NUMBER in self.reason:
-            cure = f"{cure}; bigmc ingest --value-format 'price=1.234,5' says how a column is written"
+            cure = (
+                f"{cure}; bigmc ingest --value-format 'COLUMN=1.234,5' says how a column is written, "
+                "and --odd-as-missing COLUMN --missing fill takes odd values as missing"
+            )
         return DataError(f"{place}: {self.reason}", cure)
 
 
