@@ -70,12 +70,17 @@ def test_prediction_says_what_it_cannot_use(data, model, tmp_path):
     assert not (tmp_path / "p").exists()
 
 
-def test_a_split_of_a_dataset_is_predicted_alone(dataset, model, tmp_path):
-    bigmc.predict(model, dataset.path, tmp_path / "p", split="test")
+def test_a_split_of_a_dataset_is_predicted_alone_beside_its_labels(data, dataset, model, tmp_path):
+    bigmc.predict(model, dataset.path, tmp_path / "p", split="test", keep="label")
     part = dataset["test"]
     assert 0 < part.n_samples < dataset.n_samples
     ids = np.concatenate([shard.table(["row_id"])["row_id"].to_numpy() for shard in part.shards])
-    assert pq.read_table(tmp_path / "p")["row_id"].to_numpy().tolist() == ids.tolist()
+    table = pq.read_table(tmp_path / "p")
+    assert table["row_id"].to_numpy().tolist() == ids.tolist()
+    assert table["label"].to_pylist() == data[1][ids].tolist()
+    for name in ("text", "norm"):
+        with pytest.raises(DataError, match=f"no column '{name}' to copy; the columns are: label; ingest"):
+            bigmc.predict(model, dataset.path, tmp_path / "q", keep=name)
 
 
 def test_inspect_orders_by_weight(model):

@@ -164,12 +164,12 @@ def test_labels_the_model_does_not_know_are_missed(model, tmp_path):
 
 def test_predictions_are_lists(dataset, model, parquet, tmp_path):
     loaded = load_model(model)
-    api.predict(model, dataset.path, tmp_path / "stored.parquet", split="test")
+    api.predict(model, dataset.path, tmp_path / "stored.parquet", split="test", keep="topics")
     stored = pq.read_table(tmp_path / "stored.parquet")
     expected = bigmc.load_model(model).predict(dataset["test"])
     assert stored.schema.field("predicted_labels").type == pa.list_(pa.string())
     np.testing.assert_array_equal(indicator(stored["predicted_labels"].to_pylist(), loaded.classes), expected)
-    api.predict(model, parquet, tmp_path / "raw.parquet", scores=True)
+    api.predict(model, parquet, tmp_path / "raw.parquet", scores=True, keep="topics")
     raw = pq.read_table(tmp_path / "raw.parquet")
     scores = np.stack([raw[f"score_{label}"].to_numpy() for label in loaded.classes], axis=1)
     np.testing.assert_array_equal(
@@ -177,6 +177,7 @@ def test_predictions_are_lists(dataset, model, parquet, tmp_path):
     )
     rows = stored["row_id"].to_pylist()
     assert raw["predicted_labels"].take(rows).to_pylist() == stored["predicted_labels"].to_pylist()
+    assert [*map(set, raw["topics"].take(rows).to_pylist())] == [*map(set, stored["topics"].to_pylist())]
 
 
 def test_the_threshold_has_the_best_micro_f1(dataset, model):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from bigmc.engine import Resources
+from bigmc.errors import DataError
 from bigmc.inference.memory import divide_limit
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
+from bigmc.ingestion.prepare import ROW_COLUMNS
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.label_sets import codes_of, is_sets
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class DatasetInput:
         engine, scratch = divide_limit(outline, resources, rows * row_cost(outline, options), TASK)
         kept = pa.schema([])
         if options.keep and shards:
-            kept = shards[0].table(list(options.keep)).schema.remove_metadata()
+            self._check_kept(options.keep)
+            kept = self._kept(0, options.keep).schema.remove_metadata()
         plan = PredictionPlan(engine, scratch, range(len(shards)), self.dataset.n_samples, kept)
         predictor = PartPredictor.of(model, options, plan)
         predictor.model.check_features(self.dataset)
@@ -54,7 +59,42 @@ class DatasetInput:
             predicted = model.shard_sets(self.dataset, part, scratch_bytes)
         else:
             predicted = pa.array(model.scorer.shard_codes(shard, scratch_bytes))
-        rows = shard.table(["row_id", *predictor.kept.names])
-        kept = rows.select(predictor.kept.names).cast(predictor.kept)
-        row_ids = rows.column("row_id").to_numpy()
+        kept = self._kept(part, predictor.kept.names).cast(predictor.kept)
+        row_ids = shard.table(["row_id"]).column("row_id").to_numpy()
         return predictor.table(row_ids, predicted, scores, kept), REJECT_SCHEMA.empty_table()
+
+    @property
+    def _label(self) -> str:
+        """Name of the label column."""
+        source = self.dataset.label_source
+        return "label" if source is None else source.column
+
+    def _check_kept(self, names: Sequence[str]) -> None:
+        """Raise an error if the dataset has kept no column of such a name."""
+        stored = set(self.dataset.shards[0].table().column_names) - ROW_COLUMNS
+        known = [*sorted(stored - {self._label}), self._label]
+        for name in names:
+            if name not in known:
+                where = "the dataset" if self.dataset.path is None else self.dataset.path
+                raise DataError(
+                    f"{where}: no column {name!r} to copy; the columns are: {', '.join(known)}",
+                    "ingest copies columns that are named with --keep",
+                )
+
+    def _kept(self, part: int, names: Sequence[str]) -> pa.Table:
+        """Return the columns of a shard to copy; of the labels not the codes."""
+        stored = ["label" if name == self._label else name for name in names]
+        table = self.dataset.shards[part].table(stored).rename_columns(list(names))
+        if self._label not in names:
+            return table
+        place = list(names).index(self._label)
+        return table.set_column(place, self._label, self._labels(table.column(place)))
+
+    def _labels(self, column: pa.ChunkedArray) -> pa.Array:
+        """Return the labels, or sets of them, of a column of codes."""
+        labels = pa.array(self.dataset.classes.tolist())
+        if is_sets(column.type):
+            starts, codes = codes_of(column)
+            return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), labels.take(pa.array(codes)))
+        codes = column.to_numpy()
+        return labels.take(pa.array(codes, mask=codes < 0))
