@@ -268,6 +268,18 @@ def test_svmlight_keeps_its_columns(tmp_path):
     assert verify(to) == []
 
 
+def test_copied_columns_of_other_types_in_an_append_are_texts(tmp_path):
+    to, texts = tmp_path / "d.bigmc", {"t": ["aa", "bb"] * 3, "y": [0, 1] * 3}
+    for number, ids in enumerate(([*range(6)], [f"x{i}" for i in range(6)], [i + 0.5 for i in range(6)])):
+        options = {"text": "t", "label": "y", "hash_bits": 4, "keep": "id", "split": {"train": 1}}
+        pq.write_table(pa.table({**texts, "id": ids}), tmp_path / f"{number}.parquet")
+        ingest(tmp_path / f"{number}.parquet", to, append=number > 0, **({} if number else options))
+    api.train("sparse", to, tmp_path / "m", memory_limit="64MB")
+    api.predict(tmp_path / "m", to, tmp_path / "p.parquet", keep="id")
+    expected = [*map(str, range(6)), *(f"x{i}" for i in range(6)), *(f"{i}.5" for i in range(6))]
+    assert pq.read_table(tmp_path / "p.parquet")["id"].to_pylist() == expected
+
+
 def test_names_of_all_ingests(days, tmp_path):
     """Counts of equal names add up, so that the model shows what one ingest of everything would."""
     whole, to = tmp_path / "whole.bigmc", tmp_path / "d.bigmc"

@@ -234,6 +234,8 @@ def test_mended_input_and_suggested_option_need_no_cleaning(here, monkeypatch, c
     write_broken(here)
     command = f"ingest ragged.csv {TEXT} --to d.bigmc"
     assert run(monkeypatch, capsys, command)[0] == 1
+    err = run(monkeypatch, capsys, "fit d.bigmc --to m.model")[2]
+    assert "d.bigmc: ingest not finished; rerun the same bigmc ingest command" in err
     assert run(monkeypatch, capsys, command + " --on-bad-row quarantine")[0] == 0
     assert run(monkeypatch, capsys, f"ingest one.csv {TEXT} --to one.bigmc")[0] == 1
     (here / "one.csv").write_text(GOOD)

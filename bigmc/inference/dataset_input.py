@@ -14,9 +14,11 @@ from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.ingestion.prepare import ROW_COLUMNS
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
+from bigmc.ingestion.sources.mixed_values import as_texts
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.disk_shard import StoredShard
 from bigmc.store.shards.label_sets import codes_of, is_sets
 
 
@@ -42,7 +44,7 @@ class DatasetInput:
         kept = pa.schema([])
         if options.keep and shards:
             self._check_kept(options.keep)
-            kept = self._kept(0, options.keep).schema.remove_metadata()
+            kept = self._kept_types(options.keep)
         plan = PredictionPlan(engine, scratch, range(len(shards)), self.dataset.n_samples, kept)
         predictor = PartPredictor.of(model, options, plan)
         predictor.model.check_features(self.dataset)
@@ -59,7 +61,7 @@ class DatasetInput:
             predicted = model.shard_sets(self.dataset, part, scratch_bytes)
         else:
             predicted = pa.array(model.scorer.shard_codes(shard, scratch_bytes))
-        kept = self._kept(part, predictor.kept.names).cast(predictor.kept)
+        kept = _as_types(self._kept(part, predictor.kept.names), predictor.kept)
         row_ids = shard.table(["row_id"]).column("row_id").to_numpy()
         return predictor.table(row_ids, predicted, scores, kept), REJECT_SCHEMA.empty_table()
 
@@ -81,6 +83,17 @@ class DatasetInput:
                     "ingest copies columns that are named with --keep",
                 )
 
+    def _kept_types(self, names: Sequence[str]) -> pa.Schema:
+        """Return the types of the columns to copy, which may differ from append to append: then texts."""
+        shards = list(enumerate(self.dataset.shards))
+        of_ingests = {s.folder.parent if isinstance(s, StoredShard) else None: part for part, s in shards}
+        schemas = [self._kept(part, names).schema for part in of_ingests.values()]
+        types = ({schema.field(name).type for schema in schemas} - {pa.null()} for name in names)
+        return pa.schema(
+            (name, pa.string() if len(own) > 1 else next(iter(own), pa.null()))
+            for name, own in zip(names, types, strict=True)
+        )
+
     def _kept(self, part: int, names: Sequence[str]) -> pa.Table:
         """Return the columns of a shard to copy; of the labels not the codes."""
         stored = ["label" if name == self._label else name for name in names]
@@ -98,3 +111,20 @@ class DatasetInput:
             return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), labels.take(pa.array(codes)))
         codes = column.to_numpy()
         return labels.take(pa.array(codes, mask=codes < 0))
+
+
+def _as_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return columns with the given types; others than texts become texts like Python's ``str``."""
+    columns = []
+    for field, column in zip(schema, table.columns, strict=True):
+        if column.type == field.type or pa.types.is_null(column.type):
+            columns.append(column.cast(field.type))
+            continue
+        try:
+            columns.append(as_texts(column.to_pylist()))
+        except TypeError:
+            raise DataError(
+                f"the column {field.name!r} is {column.type} in one append, but not in another",
+                "leave it out of --keep",
+            ) from None
+    return pa.table(columns, schema=schema)

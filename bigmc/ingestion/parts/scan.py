@@ -58,11 +58,11 @@ _DELIMITED = ("csv", "tsv")
 
 
 def is_dataset(source: Any) -> bool:
-    """Return whether this is a dataset or the path of one, not raw data."""
+    """Return whether this is a dataset or the path of one, also of an unfinished one, not raw data."""
     if is_remote(source):
         return not _has_known_ending(source) and Address(source).read("manifest.json") is not None
     if isinstance(source, str | Path):
-        return (Path(source) / "manifest.json").exists()
+        return any((Path(source) / name).exists() for name in (MANIFEST, f"{WIP}/lock"))
     return hasattr(source, "shards")
 
 
