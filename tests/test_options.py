@@ -1,15 +1,16 @@
 """Options are declared once: command line, Python and classifiers agree on names and defaults."""
 
 import inspect
+import math
 from dataclasses import fields
 
 import click
 import pytest
 
 from bigmc import cli
-from bigmc.errors import BigmcError
+from bigmc.errors import BigmcError, DataError
 from bigmc.estimators import CLASSIFIERS
-from bigmc.options.declare import KEY, seconds_of
+from bigmc.options.declare import KEY, seconds_of, time_limit_of
 from bigmc.options.inference import (
     EvaluateKeywords,
     EvaluateOptions,
@@ -53,6 +54,23 @@ def test_unknown_options_are_refused():
         learner_options("sparse", {"alfa": 1.0})
     with pytest.raises(BigmcError, match="no learner is called 'sprase'"):
         learner_options("sprase", {})
+
+
+def test_values_of_other_types_are_refused():
+    for given, reason in (
+        ({"weight": [1.0, 2.0]}, "weight is .1.0, 2.0.; give the name of a column"),
+        ({"hash_bits": "18"}, "hash_bits is '18'; give a whole number"),
+        ({"gamma": True}, "gamma is True; give a number"),
+        ({"standardize": "no"}, "standardize is 'no'; give a bool"),
+        ({"dense": [1.5]}, "1.5 is no name of a column"),
+    ):
+        with pytest.raises(DataError, match=reason):
+            given_options(given)
+    assert given_options({"label": 4, "dense": (0, "b")}) == {"label": "4", "dense": ("0", "b")}
+    for time in (-1, float("nan"), "5 days", [1]):
+        with pytest.raises(DataError, match=r"time_limit is .*; give seconds, or a text like 90s"):
+            time_limit_of(time)
+    assert [time_limit_of(time) for time in (None, 2, "5m")] == [math.inf, 2.0, 300.0]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from bigmc.api.data import ingest
 from bigmc.api.resolve import Size, local_folder
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError
+from bigmc.options.declare import time_limit_of
 from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions, columns_of, given_options
 from bigmc.progress import ProgressCallback, silent
 
@@ -31,7 +31,7 @@ def fit(
     to: str | Path,
     *,
     dataset: str | Path | None = None,
-    time_limit: float | None = None,
+    time_limit: float | str | None = None,
     max_features: int | None = None,
     label_thresholds: Literal["shared", "each"] = "shared",
     memory_limit: Size = None,
@@ -64,9 +64,9 @@ def fit(
     split : mapping or str, optional
         Splits of raw data, ``train`` and optionally ``test``; the model is then trained on ``train`` only. By
         default 0.9 and 0.1, and the final model is trained on all rows.
-    time_limit : float, optional
-        Seconds for everything: the search, and every training, ends with the best it has. There is at least
-        one trial, and one training of one pass, however little time is left.
+    time_limit : float or str, optional
+        Seconds, or a text such as ``"5m"``, for everything: the search, and every training, ends with the
+        best it has. There is at least one trial, and one training of one pass, however little time is left.
     max_features : int, optional
         Maximum number of features; the model is then linear, and trained with rows in memory. By default,
         for texts, the fewest without loss of accuracy.
@@ -112,6 +112,7 @@ def fit(
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
+    seconds = time_limit_of(time_limit)
     kinds = ColumnKinds({})
     with opened(engine, prepare_process) as workers, prompt_release():
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
@@ -123,7 +124,7 @@ def fit(
             forget_tables()  # training hashes nothing
             tidy_after(data)
             refit = options.get("split") is None
-        seconds = math.inf if time_limit is None else max(time_limit - (time.monotonic() - started), 0.0)
+        seconds = max(seconds - (time.monotonic() - started), 0.0)
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         limits = Limits(limit, seconds, max_features)

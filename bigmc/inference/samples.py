@@ -20,7 +20,7 @@ from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expa
 from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns
 from bigmc.ingestion.readers.rejects import Reject
-from bigmc.ingestion.sources.mixed_values import as_texts
+from bigmc.ingestion.sources.mixed_values import as_texts, only_unicode
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
 from bigmc.options.raw import OnBadRow
@@ -104,7 +104,9 @@ class SampleReader:
         dicts = isinstance(data, list | tuple) and len(data) > 0 and isinstance(data[0], Mapping)
         for start in range(0, len(data), self.batch_rows):
             part = data[start : start + self.batch_rows]
-            yield self._of_dicts(part, start) if dicts else self._of_texts(part)
+            with only_unicode("the samples"):
+                table = self._of_dicts(part, start) if dicts else self._of_texts(part)
+            yield table
 
     def _of_texts(self, texts: Any) -> pa.RecordBatch:
         if len(self.spec.columns) > 1 or not self.spec.text:

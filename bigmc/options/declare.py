@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+from bigmc.errors import DataError
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+
+_SAID: dict[Any, tuple[Any, str]] = {
+    str: (str, "text"),
+    bool: (bool, "bool"),
+    int: (Integral, "whole number"),
+    float: (Real, "number"),
+}
+"""Types that values of simple options must have, and how a message says it."""
 
 KEY = "option"
 """Key of a field's metadata under which its `Option` is."""
@@ -65,3 +79,39 @@ def seconds_of(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a time; write it like 90s, 5m or 1h")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def time_limit_of(value: float | str | None) -> float:
+    """Return seconds, given as a number or a text such as ``5m``; without a limit infinity.
+
+    Raises
+    ------
+    DataError
+        If this is no time.
+    """
+    if value is None:
+        return math.inf
+    try:
+        seconds = seconds_of(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not seconds >= 0:
+        raise DataError(f"time_limit is {reprlib.repr(value)}", "give seconds, or a text like 90s, 5m or 1h")
+    return seconds
+
+
+def check_types(kind: type[Any], given: Mapping[str, Any]) -> None:
+    """Raise `DataError` if a given text, number or bool has another type than its field."""
+    hints = get_type_hints(kind)
+    for item in fields(kind):
+        value, hint = given.get(item.name), hints[item.name]
+        choices = set(get_args(hint)) - {type(None)} if isinstance(hint, UnionType) else {hint}
+        if value is None or len(choices) > 1 or not choices <= _SAID.keys():
+            continue
+        wanted, said = _SAID[choices.pop()]
+        if not isinstance(value, wanted) or isinstance(value, bool) != (wanted is bool):
+            of_column = KEY in item.metadata and item.metadata[KEY].metavar == "COLUMN"
+            shown = " ".join(reprlib.repr(value).split())
+            raise DataError(
+                f"{item.name} is {shown}", f"give {'the name of a column' if of_column else f'a {said}'}"
+            )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral
 from typing import Any, Literal, TypedDict, cast, get_args
 
 from bigmc.errors import DataError
-from bigmc.options.declare import option
+from bigmc.options.declare import check_types, option
 from bigmc.options.raw import OnBadRow, RawOptions
 
 Columns = str | Sequence[str] | None
@@ -169,6 +171,10 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
             raise DataError(f"ingest has no option {name!r}", f"the options are {', '.join(sorted(known))}")
     named = {name: value for name, value in given.items() if value is not None}
     named |= {name: columns_of(named[name]) for name in SEVERAL if name in named}
+    for name in {"label", "weight", "group"} & named.keys():
+        if isinstance(named[name], Integral):  # a column of a data frame
+            named[name] = str(named[name])
+    check_types(IngestOptions, named)
     if "value_format" in named:
         named["value_format"] = format_examples(named["value_format"])
     return cast(IngestKeywords, named)
@@ -182,5 +188,16 @@ def format_examples(value_format: Mapping[str, Columns] | Columns) -> tuple[str,
 
 
 def columns_of(names: Columns) -> tuple[str, ...]:
-    """Return one name of a column, or several, as a tuple."""
-    return (names,) if isinstance(names, str) else tuple(names or ())
+    """Return one name of a column, or several, as texts; those of a data frame may be integers.
+
+    Raises
+    ------
+    DataError
+        If one is neither.
+    """
+    single = isinstance(names, str) or not isinstance(names, Iterable)
+    given: tuple[Any, ...] = () if names is None else (names,) if single else tuple(names)
+    for name in given:
+        if not isinstance(name, str | Integral):
+            raise DataError(f"{reprlib.repr(name)} is no name of a column", "give a text")
+    return tuple(map(str, given))

@@ -23,7 +23,9 @@ from bigmc.estimators import SparseClassifier
 from bigmc.inference.explain import Explanation
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
+from bigmc.ingestion.sources.mixed_values import only_unicode
 from bigmc.ingestion.writing.splits import row_fractions
+from bigmc.options.declare import time_limit_of
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
@@ -51,8 +53,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Shortest and longest n-gram, if `analyzer` is not auto.
     hash_bits : int, optional
         Features are hashed to ``2**hash_bits`` buckets; by default 18, or 20 for many rows.
-    time_limit : float, optional
-        Seconds after which no further settings are tried.
+    time_limit : float or str, optional
+        Seconds, or a text such as ``"5m"``, after which no further settings are tried.
     max_features : int, optional
         Maximum number of features; by default the fewest without loss of accuracy.
     memory_limit : int, str or None, default=None
@@ -81,7 +83,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         analyzer: str = "auto",
         ngrams: tuple[int, int] = (1, 2),
         hash_bits: int | None = None,
-        time_limit: float | None = None,
+        time_limit: float | str | None = None,
         max_features: int | None = None,
         memory_limit: int | str | None = None,
         engine: EngineLike = None,
@@ -110,11 +112,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_consistent_length(X, y)
         labels = _labels(y)
         texts = _texts(X)
+        if len(np.unique(labels)) < 2:
+            raise DataError(f"{len(labels):,} texts of fewer than 2 classes", "check the labels")
         with opened(self.engine) as engine:
             memory = resolve_limit(self.memory_limit, engine.process_memory)
             data = self._dataset(texts, labels, memory)
-            seconds = math.inf if self.time_limit is None else self.time_limit
-            limits = Limits(memory, seconds, self.max_features)
+            limits = Limits(memory, time_limit_of(self.time_limit), self.max_features)
             self.course_: Course
             self.course_, model = best_model(data, limits, engine)
         self.classifier_ = SparseClassifier.from_model(model)
@@ -163,13 +166,14 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         analyzer: Any = self.analyzer
         if analyzer != "auto":
             return TextHasher(analyzer, self.ngrams, self.hash_bits or 18)
+        usual = TextHasher("word", self.ngrams, self.hash_bits or 18)
         rows = np.arange(len(texts))
         chosen = np.flatnonzero(row_fractions(rows, _SEED) < PILOT_ROWS / max(len(texts), 1))
         sample = pa.table({_COLUMN: texts.take(pa.array(chosen))})
         drawn = PilotRows(sample, labels[chosen].astype(str))
         pilot = choose_for_texts(drawn, len(texts), memory, self.hash_bits)
         if pilot is None:
-            return TextHasher("word", self.ngrams, self.hash_bits or 18)
+            return usual
         named: Analyzer = pilot.hashing.analyzer
         return TextHasher(named, pilot.hashing.ngrams, pilot.hash_bits)
 
@@ -197,7 +201,8 @@ def _texts(X: Any) -> pa.Array:
     if not isinstance(X, pa.Array):
         X = X.tolist() if hasattr(X, "tolist") else list(X)
         try:
-            return pa.array(X, pa.string())
+            with only_unicode("the samples"):
+                return pa.array(X, pa.string())
         except (pa.ArrowInvalid, pa.ArrowTypeError):
             row = next((i for i, text in enumerate(X) if not isinstance(text, str)), 0)
             raise DataError(

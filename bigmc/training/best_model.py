@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import Any
+
 from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine import Engine, Resources, ThreadEngine
 from bigmc.errors import DataError
@@ -27,10 +30,11 @@ def check_max_features(data: Dataset, limits: Limits) -> None:
     ------
     DataError, MemoryLimitError
     """
-    if limits.max_features is None:
+    asked: Any = limits.max_features
+    if asked is None:
         return
-    if limits.max_features < 1:
-        raise DataError(f"max_features is {limits.max_features}", "give 1 or more")
+    if not isinstance(asked, Integral) or int(asked) < 1:
+        raise DataError(f"max_features is {asked!r}", "give a whole number of 1 or more")
     needed = DualDescent.memory(data)
     if needed > limits.memory:
         raise MemoryLimitError(

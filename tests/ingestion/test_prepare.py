@@ -24,6 +24,7 @@ Y = np.arange(10) % 2
         (X, {"label": Y, "on_bad_row": "drop"}, "'drop'; choose fail or quarantine"),
         (X, {"label": Y, "text": "t"}, "no named columns"),
         (X, {"label": Y, "group": "g"}, "no named columns"),
+        (X, {"label": Y, "split": [0.8, 0.2]}, "not shares by name"),
         (X, {"label": Y[:5]}, "10 rows but labels"),
         (X, {"label": Y, "n_features": 3}, "2 features, not 3"),
         (X, {"label": Y, "weighting": "tfidf"}, "counts or l2"),

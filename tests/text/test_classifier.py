@@ -41,7 +41,7 @@ def test_it_labels_texts_with_probabilities(fitted, tmp_path):
 
 def test_cross_validation_and_clones():
     texts, labels = documents(90)
-    learner = TextClassifier(analyzer="word", time_limit=0.0, memory_limit="1GB")
+    learner = TextClassifier(analyzer="word", time_limit="0s", memory_limit="1GB")
     assert clone(learner).get_params() == learner.get_params()
     assert cross_val_score(learner, np.array(texts), labels, cv=2).mean() > 0.7
 
@@ -49,6 +49,10 @@ def test_cross_validation_and_clones():
 def test_what_is_no_text_is_refused(fitted):
     with pytest.raises(DataError, match="a single text"):
         fitted.predict("wing")
+    with pytest.raises(DataError, match=r"the text '\\ud800' has half a surrogate pair"):
+        fitted.predict(["wing", "\ud800"])
+    with pytest.raises(DataError, match="0 texts of fewer than 2 classes"):
+        TextClassifier().fit([], [])
     with pytest.raises(DataError, match="row 1 is 2, not a text"):
         fitted.predict(["wing", 2])
     with pytest.raises(DataError, match="row 1 is nan, not a text"):

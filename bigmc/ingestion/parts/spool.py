@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.plain_types import plain_columns
+from bigmc.ingestion.sources.mixed_values import only_unicode
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL
@@ -186,7 +187,10 @@ def _batches(item: Any, name: str) -> Iterator[pa.Table]:
 
 def _table(rows: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Table:
     try:
-        return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+        with only_unicode(name):
+            return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    except DataError:
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"{name}: values of a column have several types ({error})", "give every column one type"

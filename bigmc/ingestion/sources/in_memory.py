@@ -11,7 +11,7 @@ import pyarrow as pa
 import scipy
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources.mixed_values import as_texts
+from bigmc.ingestion.sources.mixed_values import as_texts, only_unicode
 from bigmc.ingestion.sources.source import Source
 from bigmc.store.shards.label_sets import column_of_indicator
 
@@ -33,7 +33,8 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
     if isinstance(item, pa.RecordBatch):
         item = pa.Table.from_batches([item])
     elif pandas is not None and isinstance(item, pandas.DataFrame):
-        item = _table_of_pandas(item, name)
+        with only_unicode(name):
+            item = _table_of_pandas(item, name)
     elif not isinstance(item, pa.Table) and hasattr(item, "__arrow_c_stream__"):
         item = pa.table(item)
     if isinstance(item, pa.Table):
@@ -111,7 +112,8 @@ def _checked(array: Any, name: str, labels: Any) -> Any:
     if column is labels and not isinstance(labels, np.ndarray):
         return labels  # a dask array
     try:
-        return pa.array(column)
+        with only_unicode(name):
+            return pa.array(column)
     except pa.ArrowException as error:
         raise DataError(f"{name}: labels of several types ({error})", "pass labels of one type") from error
 

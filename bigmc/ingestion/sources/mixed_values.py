@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterable, Mapping
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from bigmc.errors import DataError
 
 _SCALARS = (str, bool, int, float, decimal.Decimal, datetime.date, np.generic)
 
@@ -32,6 +36,21 @@ def _as_text(value: Any) -> str | None:
     if not isinstance(value, _SCALARS):
         raise TypeError(f"a value of type {type(value).__name__} has no text")
     return str(value) if value == value else None  # not equal to itself: NaN or NaT
+
+
+@contextmanager
+def only_unicode(name: str) -> Iterator[None]:
+    """Turn the error of Arrow for a text with half a surrogate pair into one that shows the text.
+
+    Python makes such texts of bytes that are not UTF-8, as with ``errors="surrogateescape"``.
+    """
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{name}: the text {reprlib.repr(error.object)} has half a surrogate pair, so it is not Unicode",
+            "replace it, as text.encode('utf-8', 'replace').decode() does",
+        ) from None
 
 
 def with_texts(value: Any, kind: pa.DataType) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from numbers import Real
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,8 @@ def check_splits(shares: Mapping[str, float]) -> dict[str, float]:
         If they do not, or a name is not made of letters, digits, ``_`` and ``-``.
     """
     cure = "write it like train=0.8,test=0.2"
+    if not isinstance(shares, Mapping) or not all(isinstance(share, Real) for share in shares.values()):
+        raise DataError(f"the splits are {shares!r}, not shares by name", cure)
     for name, share in shares.items():
         if not re.fullmatch(r"[\w-]+", name):
             raise DataError(f"{name!r} cannot be the name of a split: use letters, digits, - and _", cure)
