@@ -162,7 +162,7 @@ def test_the_command_says_so(days, tmp_path, monkeypatch, capsys):
     [
         ({"hash_bits": 12}, "features.hasher.hash_bits: it has 10, asked for 12"),
         ({"ngrams": (1, 1)}, "features.hasher.ngrams"),
-        ({"text": "label", "label": "text"}, "features.text.*label: it has"),
+        ({"text": "label", "label": "text"}, r'label: it has .*features.text: it has \["text"\], asked for'),
         ({"weighting": "l2"}, "weighting.idf"),
         ({"split": "train=0.5,test=0.5"}, "splits.train"),
         ({"split": "test=0.4,train=0.6"}, "order_of_splits"),

@@ -198,6 +198,7 @@ def test_dataset_of_other_parameters_or_sources(here, monkeypatch, capsys):
     for change, fragment in (
         ("--seed 5", "seed: it has 0, asked for 5"),
         ("--no-names", "names: it has true"),
+        ("--text size", 'features.text: also asked for ["size"]'),
     ):
         status, _, err = run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc {change}")
         assert status == 1

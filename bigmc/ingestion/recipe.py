@@ -125,8 +125,8 @@ class Recipe:
         return [
             _changed_sources(theirs.get(name, []), mine[name])
             if name == "sources"
-            else f"{name}: it has {_short(theirs.get(name))}, asked for {_short(mine.get(name))}"
-            for name in dict.fromkeys((*mine, *theirs))
+            else _changed(name, theirs.get(name), mine.get(name))
+            for name in sorted(dict.fromkeys((*mine, *theirs)), key=lambda name: name.startswith("features."))
             if mine.get(name) != theirs.get(name)
         ]
 
@@ -137,6 +137,16 @@ def _changed_sources(stored: Sequence[Mapping[str, Any]], asked: Sequence[Mappin
         changed = next(b["path"] for a, b in zip(stored, asked, strict=True) if a != b)
         return f"sources: {changed} has changed since"
     return f"sources: it has {_short(before)}, asked for {_short(now)}"
+
+
+def _changed(name: str, stored: Any, asked: Any) -> str:
+    """Return what differs; of lists only what one of them alone has, if there is such."""
+    if isinstance(stored, list) and isinstance(asked, list):
+        alone = [value for value in stored if value not in asked], [v for v in asked if v not in stored]
+        if alone != ([], []) and alone != (stored, asked):
+            said = zip(("it also has", "also asked for"), alone, strict=True)
+            return f"{name}: {', '.join(f'{text} {_short(values)}' for text, values in said if values)}"
+    return f"{name}: it has {_short(stored)}, asked for {_short(asked)}"
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> Mapping[str, Any]:
