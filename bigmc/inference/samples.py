@@ -18,7 +18,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec, Samples
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.readers.nested import only, select, with_fields
-from bigmc.ingestion.readers.plain_types import plain_columns
+from bigmc.ingestion.readers.plain_types import plain_array, plain_columns
 from bigmc.ingestion.readers.rejects import Reject
 from bigmc.ingestion.sources.mixed_values import as_texts, only_unicode
 from bigmc.ingestion.writing.bad_rows import set_aside
@@ -211,7 +211,7 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
 def _column(values: list[Any]) -> pa.Array:
     """Return values as a column: texts, if they have several types; `TypeError` if some have no text."""
     try:
-        return pa.array(values)
+        return plain_array(pa.array(values))
     except (pa.ArrowException, OverflowError):
         return as_texts(values)
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -81,6 +82,29 @@ def test_files_frames_and_dicts_are_labelled_alike(fitted):
     with open(folder / "said.csv", newline="") as file:
         assert [row["predicted_label"] for row in csv.DictReader(file)] == expected.tolist()
     np.testing.assert_array_equal(model.predict(new.to_dict("records")), expected)
+
+
+def test_uuids_intervals_periods_and_booleans_are_what_csv_has(tmp_path):
+    frame = table(200, 0)[["size", "label"]]
+    frame["key"] = [UUID(int=k % 3) for k in range(200)]
+    frame["range"] = pd.cut(frame["size"], 3)
+    frame["month"] = pd.period_range("2026-01", periods=4, freq="M").repeat(50)
+    frame["late"] = pd.array([None, True, False, True] * 50, dtype="boolean")
+    said = bigmc.fit(frame, tmp_path / "m", label="label", time_limit=0.0)["columns"]
+    assert said == {
+        "one_hot": ["key", "range", "month"],
+        "dense": ["size", "late"],
+        "filled": ["late"],
+    }
+    model, new = bigmc.load_model(tmp_path / "m"), frame.drop(columns="label")
+    expected = model.decision_function(new)
+    new.to_csv(tmp_path / "t.csv", index=False)
+    new[["size", "key", "late"]].to_parquet(tmp_path / "t.parquet")
+    for source in (str(tmp_path / "t.csv"), new.to_dict("records")):
+        np.testing.assert_array_equal(model.decision_function(source), expected)
+    kinds = with_column_kinds(str(tmp_path / "t.parquet"), {"label": "key"}).options
+    assert (kinds["dense"], kinds.get("text")) == (("size", "late"), None)
+    assert bigmc.ingest(str(tmp_path / "t.parquet"), tmp_path / "d", label="key", dense="size").n_classes == 3
 
 
 def test_a_model_that_makes_its_columns_is_not_exported_as_one_of_numbers(fitted, tmp_path):

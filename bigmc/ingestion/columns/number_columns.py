@@ -74,6 +74,8 @@ class Numbers:
                 floats = floats_in_format(column, formats.of_numbers(name), formats.missing)
             else:
                 floats = as_float(column)
+            if floats.unreadable.any() and name not in formats.odd:
+                floats = _with_booleans(floats, column)
             self._columns[name] = floats.without_odd() if name in formats.odd else floats
         return self._columns[name]
 
@@ -112,6 +114,16 @@ def floats_in_format(column: pa.Array, format: NumberFormat, missing: Sequence[s
         return as_float(texts)
     absent, values = null_mask(texts), format.read(texts)
     return Floats(np.asarray(values.fill_null(np.nan)), absent, null_mask(values) & ~absent)
+
+
+def _with_booleans(floats: Floats, column: pa.Array) -> Floats:
+    """Return numbers with 1 and 0 for texts ``true`` and ``false``, which CSV has for booleans."""
+    texts = pc.utf8_lower(pc.utf8_trim_whitespace(plain_text(column)))
+    values, unreadable = floats.values.copy(), floats.unreadable.copy()
+    for text, value in (("true", 1.0), ("false", 0.0)):
+        found = unreadable & np.asarray(pc.equal(texts, text).fill_null(False))
+        values[found], unreadable[found] = value, False
+    return Floats(values, floats.absent, unreadable)
 
 
 def _read_float(text: str | None) -> float | None:

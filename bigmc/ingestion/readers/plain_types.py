@@ -1,8 +1,9 @@
-"""Convert columns to plain types: decode dictionaries, copy views to contiguous strings."""
+"""Convert columns to plain types: decode dictionaries and extension types, copy views to strings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -10,8 +11,14 @@ from bigmc.ingestion.readers.utf8 import undecodable
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column after decoding dictionaries and copying views to contiguous strings."""
+    """Return the type of a column after decoding dictionaries and copying views to contiguous strings.
+
+    UUIDs become texts; columns of other extension types what they are stored as. Those in lists and objects,
+    which Arrow cannot cast, stay.
+    """
     types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.string() if _is_uuid(kind) else plain_type(kind.storage_type)
     if types.is_dictionary(kind):
         return plain_type(kind.value_type)
     if types.is_string_view(kind):
@@ -19,15 +26,19 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if types.is_binary_view(kind):
         return pa.large_binary()
     if types.is_struct(kind):
-        inner = [pa.field(field.name, plain_type(field.type)) for field in kind]
+        inner = [pa.field(field.name, _plain_inner(field.type)) for field in kind]
         plain = all(one.type == field.type for one, field in zip(inner, kind, strict=True))
         return kind if plain else pa.struct(inner)
     if types.is_list(kind) or types.is_large_list(kind):
-        inner = plain_type(kind.value_type)
+        inner = _plain_inner(kind.value_type)
         if inner == kind.value_type:
             return kind
         return pa.list_(inner) if types.is_list(kind) else pa.large_list(inner)
     return kind
+
+
+def _plain_inner(kind: pa.DataType) -> pa.DataType:
+    return kind if isinstance(kind, pa.BaseExtensionType) else plain_type(kind)
 
 
 def bytes_of(table: pa.Table | pa.RecordBatch) -> int:
@@ -50,7 +61,7 @@ def plain_columns(batch: pa.RecordBatch, encoded: Sequence[str] = ()) -> pa.Reco
     """Return a record batch whose columns have their `plain_type`, or stay dictionaries of UTF-8 texts."""
     names = batch.schema.names
     arrays = [
-        column if name in encoded and _is_dictionary_of_texts(column) else _plain_array(column)
+        column if name in encoded and _is_dictionary_of_texts(column) else plain_array(column)
         for name, column in zip(names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, names=names)
@@ -65,11 +76,21 @@ def _is_dictionary_of_texts(column: pa.Array) -> bool:
     return is_text and not values.null_count and not undecodable(values)
 
 
-def _plain_array(column: pa.Array) -> pa.Array:
+def _is_uuid(kind: pa.BaseExtensionType) -> bool:
+    return bool(kind.extension_name == "arrow.uuid")
+
+
+def plain_array(column: pa.Array) -> pa.Array:
+    """Return a column with its `plain_type`."""
     kind = plain_type(column.type)
     if kind == column.type:
         return column
+    if isinstance(column, pa.ExtensionArray):
+        if not _is_uuid(column.type):
+            return plain_array(column.storage)
+        values = column.storage.to_pylist()
+        return pa.array([None if value is None else str(UUID(bytes=value)) for value in values], kind)
     if pa.types.is_dictionary(column.type):
-        values = _plain_array(column.dictionary)
+        values = plain_array(column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
     return column.cast(kind)

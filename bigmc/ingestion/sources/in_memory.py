@@ -61,9 +61,14 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
 
 
 def _table_of_pandas(frame: Any, name: str) -> pa.Table:
-    """Return a pandas frame as a table; a column of several types becomes texts."""
+    """Return a pandas frame as a table; columns of several types, intervals and periods become texts."""
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        for place, field in enumerate(table.schema):
+            kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            if getattr(kind, "extension_name", "").startswith("pandas."):
+                table = table.set_column(place, field.name, as_texts(frame.iloc[:, place]))
+        return table
     except _REFUSED:
         repeated = frame.columns[frame.columns.duplicated()]
         if len(repeated):

@@ -8,13 +8,16 @@ import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
 from bigmc.errors import DataError
 
-_SCALARS = (str, bool, int, float, decimal.Decimal, datetime.date, np.generic)
+_SCALARS = (str, bool, int, float, decimal.Decimal, datetime.date, np.generic, UUID)
+_OF_PANDAS = ("Interval", "Period")
+"""Types of pandas whose values have a text, which CSV has too."""
 
 
 def as_texts(values: Iterable[Any]) -> pa.Array:
@@ -33,7 +36,7 @@ def _as_text(value: Any) -> str | None:
         return value
     if type(value).__name__ == "NAType":  # of pandas, which does not compare
         return None
-    if not isinstance(value, _SCALARS):
+    if not (isinstance(value, _SCALARS) or type(value).__name__ in _OF_PANDAS):
         raise TypeError(f"a value of type {type(value).__name__} has no text")
     return str(value) if value == value else None  # not equal to itself: NaN or NaT
 
