@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from bigmc.options.declare import values_of
 from bigmc.options.inference import PredictOptions
 from bigmc.options.raw import FileOptions
 from bigmc.store.files.outputs import Output, OutputKind
+from bigmc.store.shards.csr import Rows
 
 STDIN = "-"
 """Stands for standard input as a source."""
@@ -28,6 +29,13 @@ READ_BYTES = 1 << 18
 
 LONGEST_ROW = 4 << 20
 """A row of more bytes is refused."""
+
+
+class _Row(NamedTuple):
+    """A JSON object, and the number of its line."""
+
+    line: int
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class StreamPredictor:
         with self.output.open_stream() as file:
             return self._answer(_rows(source), file)
 
-    def _answer(self, batches: Iterator[tuple[int, list[Mapping[str, Any]]]], file: IO[bytes]) -> int:
+    def _answer(self, batches: Iterator[list[_Row]], file: IO[bytes]) -> int:
         kept = pa.schema([(name, pa.string()) for name in self.options.keep])
         predictor = PartPredictor(self.model, self.options, SCORE_BYTES, kept)
         reader, n_rows = SampleReader.of(self.model), 0
@@ -66,17 +74,13 @@ class StreamPredictor:
             as_text = _text
             if isinstance(writer, JsonLinesWriter):  # numbers stay numbers there
                 writer.json_columns, as_text = frozenset(self.options.keep), _json
-            for line, rows in batches:
+            for rows in batches:
                 for start in range(0, len(rows), reader.batch_rows):
-                    some = rows[start : start + reader.batch_rows]
-                    try:
-                        [samples] = reader.batches(some)
-                    except DataError as error:
-                        where = f"standard input, rows read from line {line} on"
-                        raise DataError(f"{where}: {error.message}", error.cure) from None
-                    writer.write(predictor.of_rows(n_rows, samples, self._kept(some, as_text)))
-                    file.flush()
-                    n_rows += len(some)
+                    for some, samples in _samples(reader, rows[start : start + reader.batch_rows]):
+                        kept = self._kept([row.values for row in some], as_text)
+                        writer.write(predictor.of_rows(n_rows, samples, kept))
+                        file.flush()
+                        n_rows += len(some)
         return n_rows
 
     def _kept(self, rows: list[Mapping[str, Any]], as_text: Callable[[Any], str | None]) -> pa.Table:
@@ -84,22 +88,35 @@ class StreamPredictor:
         return pa.table({name: pa.array(column, pa.string()) for name, column in values.items()})
 
 
-def _rows(source: int) -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
+def _samples(reader: SampleReader, rows: list[_Row]) -> Iterator[tuple[list[_Row], Rows]]:
+    """Yield rows with their features: all together, or each alone up to one that cannot be used."""
+    try:
+        [samples] = reader.batches([row.values for row in rows])
+    except DataError as error:
+        if len(rows) == 1:
+            raise DataError(f"standard input, line {rows[0].line}: {error.message}", error.cure) from None
+        for row in rows:
+            yield from _samples(reader, [row])
+    else:
+        yield rows, samples
+
+
+def _rows(source: int) -> Iterator[list[_Row]]:
+    """Yield the rows that have come; `DataError` at one that is no JSON object, after those before it."""
     for line, lines in _lines(source):
-        rows: list[Mapping[str, Any]] = []
+        rows: list[_Row] = []
         for number, text in enumerate(lines, line):
             if not text.strip():
                 continue
             try:
-                row = json.loads(text)
+                row, problem = json.loads(text), "not a JSON object"
             except (ValueError, RecursionError) as error:
-                raise DataError(
-                    f"standard input, line {number}: not JSON ({error})", "fix the line"
-                ) from None
+                row, problem = None, f"not JSON ({error})"
             if not isinstance(row, dict):
-                raise DataError(f"standard input, line {number}: not a JSON object", "fix the line")
-            rows.append(row)
-        yield line, rows
+                yield rows
+                raise DataError(f"standard input, line {number}: {problem}", "fix the line")
+            rows.append(_Row(number, row))
+        yield rows
 
 
 def _lines(source: int) -> Iterator[tuple[int, list[bytes]]]:

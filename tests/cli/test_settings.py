@@ -193,12 +193,11 @@ def test_rows_from_standard_input_are_answered_as_they_come(made):
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
         assert answer == {"row_id": number, "id": ids[number], "predicted_label": label}
-    process.stdin.write(b'{"id": 1}\n')
+    process.stdin.write(b'{"text": "aaa"}\n\n{"text": "bbb"}\n{"id": 1}\n{"text": "aaa"}\n')  # in one piece
     out, err = process.communicate()
     assert process.returncode == 1
-    assert out == b""
-    assert b"line 5" in err
-    assert b"'text'" in err
+    assert [json.loads(line)["predicted_label"] for line in out.splitlines()] == ["a", "b"]
+    assert b"line 8: sample 0 has no 'text'" in err
 
 
 def test_many_rows_from_standard_input_are_those_of_the_file(made, tmp_path):
