@@ -146,10 +146,10 @@ def course(watched: Watched, model: Path) -> list[dict[str, float]]:
         return entries
     import bigmc
 
-    course = {entry["n_passes"]: entry for entry in entries}
+    by_pass = {entry["n_passes"]: entry for entry in entries}
     for certified in bigmc.load_model(model).history_:
-        course[certified["n_passes"]] = course.get(certified["n_passes"], {}) | certified
-    return [course[n_passes] for n_passes in sorted(course)]
+        by_pass[certified["n_passes"]] = by_pass.get(certified["n_passes"], {}) | certified
+    return [by_pass[n_passes] for n_passes in sorted(by_pass)]
 
 
 def parse(line: str) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def accuracy(model: Path, place: Place) -> dict[str, float]:
     """Return what ``bigmc evaluate`` says of the rows held out."""
     command = [
         *(sys.executable, "-m", "bigmc", "evaluate", str(model), str(place.dataset["test"])),
-        *("--split", "test", "--json", "--log", "json"),
+        *("--split", "test", "--json"),
     ]
     said = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
     if said.returncode:

@@ -12,12 +12,12 @@ from bigmc.errors import DataError
 from bigmc.inference.memory import divide_limit
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
-from bigmc.ingestion.prepare import ROW_COLUMNS
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.ingestion.sources.mixed_values import as_texts
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.layout import ROW_COLUMNS
 from bigmc.store.shards.disk_shard import StoredShard
 from bigmc.store.shards.label_sets import codes_of, is_sets
 

@@ -31,11 +31,8 @@ from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import IngestOptions
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.files import disk
-from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT
+from bigmc.store.files.layout import ROW_COLUMNS
 from bigmc.store.weighting import Weighting
-
-ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
-"""Columns of ``rows.parquet`` created by ingest."""
 
 
 def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:

@@ -171,8 +171,8 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
             raise DataError(f"ingest has no option {name!r}", f"the options are {', '.join(sorted(known))}")
     named = {name: value for name, value in given.items() if value is not None}
     named |= {name: columns_of(named[name]) for name in SEVERAL if name in named}
-    for name in {"label", "weight", "group"} & named.keys():
-        if isinstance(named[name], Integral):  # a column of a data frame
+    for name in ("label", "weight", "group"):
+        if isinstance(named.get(name), Integral):  # a column of a data frame
             named[name] = str(named[name])
     check_types(IngestOptions, named)
     if "value_format" in named:

@@ -63,6 +63,9 @@ SAMPLE_WEIGHT = "sample_weight"
 GROUP_HASH = "group_hash"
 """Column of ``rows.parquet`` with a hash of the group of each sample, if the ingest had groups."""
 
+ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
+"""Columns of ``rows.parquet`` created by ingest."""
+
 _NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
 
 #: Type of the original labels; names the Arrow type of classes.parquet.
