@@ -24,7 +24,7 @@ def test_more_chunks_need_more_and_more_samples_less():
 
 
 @pytest.mark.parametrize(
-    ("gain", "factor"), [(0.2, 0.7), (0.06, 0.7), (0.03, 1.0), (0.02, 1.0), (0.01, 2.0), (0.0, 2.0)]
+    ("gain", "factor"), [(0.2, 0.7), (0.06, 0.7), (0.03, 1.0), (0.021, 1.0), (0.01, 2.0), (0.0, 2.0)]
 )
 def test_steps_are_damped_by_what_their_gain_is_of_the_last(gain, factor):
     state = begun(Way.STEPS)
