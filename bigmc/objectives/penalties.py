@@ -93,6 +93,19 @@ class Penalty:
         sparse = float(np.abs(coef).sum()) if self.l1_ratio > 0 else 0.0
         return (1.0 - self.l1_ratio) * group + self.l1_ratio * sparse
 
+    def slopes(self, coef: NDArray[np.float64], moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the directional derivative of the norm of each row of weights along a move of it."""
+        if self.code == penalties.LARGEST:
+            sizes = np.abs(coef)
+            largest = sizes == sizes.max(axis=1, keepdims=True)
+            along = np.where(coef == 0, np.abs(moves), np.sign(coef) * moves)
+            return np.asarray(np.where(largest, along, -np.inf).max(axis=1, initial=-np.inf))
+        lengths = np.sqrt(np.einsum("jr,jr->j", coef, coef))
+        group = np.sqrt(np.einsum("jr,jr->j", moves, moves))
+        np.divide(np.einsum("jr,jr->j", coef, moves), lengths, out=group, where=lengths > 0)
+        single = np.where(coef == 0, np.abs(moves), np.sign(coef) * moves).sum(axis=1)
+        return np.asarray((1.0 - self.l1_ratio) * group + self.l1_ratio * single)
+
     def dual_conversion(self, n_classes: int) -> float:
         """Return the maximum ratio of the dual norm to the Euclidean norm.
 

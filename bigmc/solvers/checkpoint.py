@@ -41,7 +41,7 @@ class MemoryCheckpoint:
 
 
 #: Changes when a solver saves something else: older unfinished runs cannot be resumed.
-VERSION = 10
+VERSION = 11
 
 
 def save_run(

@@ -9,7 +9,8 @@ from test_chunk_rounds import PLAN, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.chunks.certificate import Certifier, Looks
+from bigmc.solvers.sparse.chunks.certificate import Certifier
+from bigmc.solvers.sparse.chunks.conditions import Looks
 from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -80,7 +81,7 @@ def test_columns_whose_bounds_exceed_the_penalty_are_read_once_more():
     found = []
     try:
         anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(4))
-        for looks in Looks:
+        for looks in (Looks.ONCE, Looks.IF_DECISIVE):
             spill.n_bytes = 0
             certifier = Certifier(task, replace(PLAN, n_kept=3, free_bytes=1 << 24))
             certified = certifier.certify(spill, anchor, none, Norms.EXACT, 1.0, looks=looks)
@@ -93,12 +94,14 @@ def test_columns_whose_bounds_exceed_the_penalty_are_read_once_more():
     norms = np.linalg.norm(gradient, axis=1)
     doubtful = bounds.sums.norms > alpha
     assert 0 < doubtful.sum() < (bounds.sums.norms > 0).sum()
-    np.testing.assert_allclose(exact.sums.norms[doubtful], norms[doubtful], rtol=1e-5)
+    added = exact.sums.norms[doubtful] - norms[doubtful]  # for rounding errors of single precision
+    assert (added >= 0).all()
+    assert (added <= 5e-6 * bounds.sums.norms[doubtful]).all()
     assert np.array_equal(exact.sums.norms[~doubtful], bounds.sums.norms[~doubtful])
     assert np.array_equal(exact.measured.doubted, np.flatnonzero(doubtful))
     assert exact.measured.largest_norm == pytest.approx(norms.max(), rel=1e-5)
     assert bounds.lower < exact.lower
-    assert once < n_bytes < 2 * once
+    assert once < n_bytes < 2 * once  # one more reading is enough
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

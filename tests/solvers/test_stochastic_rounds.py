@@ -148,7 +148,7 @@ def test_steps_are_those_of_the_definition(loss, penalty, ridge, n_classes, open
     chunk = spill.chunk(0)
     rows = np.concatenate([base + at for base, at in zip(dataset.base, chunk.positions, strict=False)])
     order = np.random.default_rng(4).permutation(500)
-    steps = RowSteps(task, features, anchor, 0.5, 4000)
+    steps = RowSteps(task, features, anchor, damped(20, 0), 4000)
     steps.follow(chunk, Given(order))
     found, level = steps.result()
     X = dense(dataset)[rows]
@@ -171,12 +171,16 @@ def test_steps_go_along_a_chunk_twice_before_the_next_is_read(opened):
         shards = [piece.shard for piece in spill.pieces if piece.chunk == number]
         rows = np.concatenate([dataset.base[s] + own for s, own in zip(shards, positions, strict=True)])
         order += [rows[generator.permutation(len(rows))] for _ in range(2)]
-    found, level = follow_rows(task, spill, anchor, Damped(0.5, 7), 1 << 20, silent)
+    found, level = follow_rows(task, spill, anchor, damped(20, 7), 1 << 20, silent)
     start = np.vstack([coef.take(np.arange(20))[:, :3], intercept])
     how = ("squared_hinge", "l1/l2", task.alpha, 1e-2)
     wanted = by_hand(dense(dataset), dataset.labels(), np.concatenate(order), start, 0.5, how)
     np.testing.assert_allclose(found.take(np.arange(20))[:, :3], wanted[:-1], rtol=2e-2, atol=1e-3)
     np.testing.assert_allclose(level, wanted[-1], rtol=2e-2, atol=1e-3)
+
+
+def damped(n_features, n_iter):
+    return Damped(np.full(n_features, 0.5), 0.5, n_iter)
 
 
 def dense(dataset):
@@ -199,7 +203,7 @@ def test_at_the_optimum_they_stay(opened):
     task, spill = task_of(dataset), opened(dataset, np.arange(60))
     coef = Coefficients(best.features, np.pad(best.coef, ((0, 0), (0, 3))))
     anchor = evaluate_by_rows(task, spill, Point(coef, np.zeros(5)), 4000)
-    found, _ = follow_rows(task, spill, anchor, Damped(0.5, 0), 4000, silent)
+    found, _ = follow_rows(task, spill, anchor, damped(60, 0), 4000, silent)
     again = evaluate_by_rows(task, spill, Point(found, np.zeros(5)), 4000)
     assert again.objective == pytest.approx(best.objective, rel=1e-6)
 

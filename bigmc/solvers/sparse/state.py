@@ -132,6 +132,8 @@ class State:
         Share of the mean curvature that Newton steps add, or of that of all samples in a corrected run.
     least_damping : float
         What it is at least, since rounds with less came to worse weights.
+    own_damping : float32 array of shape (n_candidates,)
+        Factors of it for each feature where rounds take stochastic steps; of no use if there are fewer.
     corrected : bool
         The run goes by `bigmc.solvers.sparse.sampled.subsampled_newton`; the following two are for it.
     sample_rows : int
@@ -175,6 +177,7 @@ class State:
     norms: NDArray[np.float32] | None = None
     damping: float = 0.0
     least_damping: float = 0.0
+    own_damping: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     corrected: bool = False
     sample_rows: int = 0
     anchor: Evaluated | None = None
@@ -241,7 +244,7 @@ class State:
                     f"past_{k}_intercept": own.intercept,
                 }
             arrays["layers"] = np.concatenate([np.empty(0, np.int64), *self.layers])
-            arrays["doubted"] = self.doubted
+            arrays |= {"doubted": self.doubted, "own_damping": self.own_damping}
             if self.norms is not None:
                 arrays["norms"] = self.norms
         if self.screened is not None:
@@ -301,7 +304,8 @@ class State:
         if "layer_sizes" in meta:
             cuts = np.cumsum(meta.pop("layer_sizes"))
             meta["layers"] = np.split(arrays["layers"], cuts[:-1]) if len(cuts) else []
-            meta["norms"], meta["doubted"] = arrays.get("norms"), arrays.get("doubted", np.empty(0, np.int64))
+            meta["norms"] = arrays.get("norms")
+            meta |= {name: arrays[name] for name in ("doubted", "own_damping")}
         meta["past"] = [
             PastRound(
                 weights(arrays[f"past_{k}_features"], arrays[f"past_{k}_coef"]),

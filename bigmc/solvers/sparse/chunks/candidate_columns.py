@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.certificate import Certified, Further
+from bigmc.solvers.sparse.chunks.conditions import Looks
 from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
 from bigmc.solvers.sparse.chunks.damping import Way
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
@@ -23,6 +24,9 @@ from bigmc.solvers.sparse.state import State
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
+#: Share of the candidates of sweeps that have weights after a pass with which there may be more of them, for
+#: stochastic steps.
+_CROWDED = 0.75
 #: Layers of the columns; one more, and they are written anew without those no longer wanted.
 _MOST_LAYERS = 8
 #: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
@@ -110,7 +114,7 @@ class CandidateColumns:
         list of int64 arrays
         """
         most = first = self._plan.most_candidates
-        if self._plan.goes_by_rows(len(state.coef.features)):
+        if len(state.coef.features) > (_CROWDED if state.history else 1.0) * most:
             most = first = max(most, self._plan.most_by_rows)
         elif not state.history:
             # at weights of zero: many of them come to nothing, and others come later
@@ -124,7 +128,7 @@ class CandidateColumns:
         candidates = features[wanted]
         new = np.setdiff1d(candidates, joined(state))
         full = sum(map(len, state.layers)) + len(new) > most
-        if full or len(state.layers) >= _MOST_LAYERS:
+        if full or len(state.layers) >= _MOST_LAYERS or self.by_rows(state):
             return [candidates]
         return [*state.layers, new] if len(new) else state.layers
 
@@ -166,6 +170,12 @@ class CandidateColumns:
         in_chunks = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
         return in_chunks and plan.holds(spill.held_bytes, n_features, spill.n_chunks)
 
+    def looks(self, state: State) -> Looks:
+        """Return which columns a pass reads once more: with many candidates more of them are to be found."""
+        if self.by_rows(state):
+            return Looks.AT_ALL_IN_DOUBT
+        return Looks.IF_DECISIVE if state.history else Looks.ONCE  # at first it is not known what has weights
+
     def worth_keeping(self, state: State) -> NDArray[np.int64] | None:
         """Return the candidates that the columns should be written anew for, or None if that does not pay.
 
@@ -181,7 +191,7 @@ class CandidateColumns:
         in_memory, in_file = self._spill.column_bytes
         n_chunks, most_held = self._room(kept_nnz, len(kept), _AFTER)
         left = max(0, (in_memory + in_file) * kept_nnz // max(nnz, 1) - most_held)
-        if self._plan.goes_by_rows(len(features)) and len(kept) <= self._plan.most_candidates:
+        if self._plan.goes_by_rows(len(features)) and len(kept) <= _CROWDED * self._plan.most_candidates:
             return kept  # sweeps may go on
         if not len(kept) or n_chunks > state.n_chunks:
             return None

@@ -6,28 +6,24 @@ feasible by what was measured before (`bigmc.solvers.sparse.chunks.dual_point`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
-from bigmc.solvers.sparse.chunks.candidate_gradients import Measured, measured_at
+from bigmc.solvers.sparse.chunks.candidate_gradients import measured_at
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunks.column_pass import column_sums
+from bigmc.solvers.sparse.chunks.conditions import Conditions, FurtherReadings, Looks, measured
 from bigmc.solvers.sparse.chunks.dual_point import dual_point
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms
@@ -40,38 +36,6 @@ _SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
 _SMALLEST_SCALE = 1e-3
 #: One of so many shards, at least one, says which features are likely to need weights.
 _ONE_OF = 8
-#: Columns are read once more if the bound of a gradient exceeds the penalty by this share.
-_NEARLY = 1e-3
-#: Features whose gradients are measured at once.
-_MEASURED = 1 << 13
-
-
-class Looks(Enum):
-    """How often a pass reads columns: twice those of features whose bounds alone decide what it proves."""
-
-    ONCE = auto()
-    TWICE = auto()
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """Gradients of a pass as the conditions of optimality see them.
-
-    Attributes
-    ----------
-    largest_norm, distance, violation : float
-        See `bigmc.solvers.sparse.working_set.gradient.GradientPass`.
-    norms : float64 array of shape (n_chosen,)
-        Dual norms of the gradients that the pass kept.
-    doubted : int64 array
-        Features of these whose bounds are above the penalty.
-    """
-
-    largest_norm: float
-    distance: float
-    violation: float
-    norms: NDArray[np.float64]
-    doubted: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -159,13 +123,16 @@ class Certifier:
             sums, written = self._shard_sums(spill, add_up, norms, further)
         else:
             sums = column_sums(task, spill, request, point, moved)
-        again = looks is Looks.TWICE and not rough
-        look = partial(self._add_up, spill, point=point, moved=moved) if again else None
-        measured = self._measure(spill, sums, self._kept(sums, chosen, point.coef), candidates, look)
-        found = partial(Certified, sums, measured, written=written, chosen=chosen, moved=moved)
+        again = None
+        if looks is not Looks.ONCE and not rough:
+            read = partial(self._read_again, spill, point, moved)
+            again = FurtherReadings(task, self._plan, looks, request, spill.size, read)
+        kept = measured(task, self._plan, sums, chosen, point.coef)
+        conditions = Conditions.of(task, sums, kept, candidates, again)
+        found = partial(Certified, sums, conditions, written=written, chosen=chosen, moved=moved)
         if rough or (task.fit_intercept and not moved):
             return found(lower=0.0, scale=last_scale)
-        bound = self._lower(sums, measured, scales)
+        bound = self._lower(sums, conditions, scales)
         scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
         return found(lower=bound.value + sum(own.left for own in moved), scale=scale)
 
@@ -260,6 +227,14 @@ class Certifier:
 
         return certifying_pass(dataset, request, problem_of, engine, shards, watches, to)
 
+    def _read_again(
+        self, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples], request: PassRequest
+    ) -> PassSums:
+        """Go through some columns of all shards; their bytes are added to those of the spill."""
+        sums = self._add_up(spill, request, point, moved, np.arange(self._task.dataset.n_shards), ())
+        spill.n_bytes += sums.n_bytes
+        return sums
+
     def _shard_part(
         self, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples], key: tuple[int, int]
     ) -> ShardPart | None:
@@ -285,74 +260,6 @@ class Certifier:
                 problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores
             n_bytes += chunk.n_bytes
         return ShardPart(problem, rows, n_bytes)
-
-    def _measure(
-        self,
-        spill: Spill,
-        sums: PassSums,
-        kept: Measured,
-        candidates: Measured,
-        look: Callable[..., PassSums] | None,
-    ) -> Conditions:
-        """Put the norms of the gradients that are known into the bounds of a pass, and measure all."""
-        task, chosen = self._task, kept.features
-        sums.bound_norms()
-        doubted = chosen[sums.norms[chosen] > task.alpha]
-        for own in (kept, candidates):
-            sums.norms[own.features] = own.measures.norms
-        known = union(chosen, candidates.features)
-        doubtful = self._doubtful(spill, sums, known) if look else chosen[:0]
-        if look and len(doubtful):
-            request = replace(self._request(doubtful, (), candidates.features), only=True)
-            again = look(request, shards=np.arange(task.dataset.n_shards), watches=[])
-            spill.n_bytes += again.n_bytes
-            sums.norms[doubtful] = self._kept(again, doubtful, Coefficients.zeros(task.width)).measures.norms
-            doubted = np.union1d(doubted, doubtful)
-        excess = sums.norms.copy()
-        excess[known] = 0.0
-        largest = float(excess.max(initial=0.0))
-        excess -= np.float32(task.alpha * (1.0 - float(np.finfo(np.float32).eps)))
-        np.maximum(excess, 0.0, out=excess)
-        # no gradient is further from the ball than by what scales it into it
-        conversion = math.sqrt(task.n_classes) if task.objective.penalty.l1_ratio > 0 else 1.0
-        distance = conversion**2 * float(np.einsum("j,j->", excess, excess, dtype=np.float64))
-        violation = float(excess.max(initial=0.0))
-        for norms, violations, distances in (kept.measures, candidates.measures):
-            largest = max(largest, float(norms.max(initial=0.0)))
-            distance += float(distances.sum())
-            violation = max(violation, float(violations.max(initial=0.0)))
-        return Conditions(largest, distance, violation, kept.measures.norms, doubted)
-
-    def _kept(self, sums: PassSums, features: NDArray[np.int64], coef: Coefficients) -> Measured:
-        """Measure the gradients that a pass kept."""
-        task, out = self._task, Measures(*np.empty((3, len(features))))
-        for first in range(0, len(features), _MEASURED):
-            some = slice(first, first + _MEASURED)
-            unpacked = task.objective.loss.unpacked(sums.gradient[some], task.n_classes, task.width)
-            part = Measures(*(array[some] for array in out))
-            rows = coef.take(features[some])
-            task.objective.measure_gradients(task.alpha, unpacked, rows, task.n_classes, part)
-        return Measured(features, out)
-
-    def _doubtful(self, spill: Spill, sums: PassSums, known: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the features to look at once more, increasing.
-
-        None if gradients that are known violate more. There is memory for half as many gradients beside those
-        of the pass.
-        """
-        norms, alpha = sums.norms[known], np.float32(self._task.alpha)
-        sums.norms[known] = 0.0
-        doubtful, over = known[:0], sums.norms[sums.norms > alpha]
-        largest = max(self._task.alpha * (1.0 + _NEARLY), float(norms.max(initial=0.0)))
-        if not sums.signed and over.max(initial=0.0) > largest:
-            most = self._plan.most_gradients(self._plan.beside_workers(*spill.size)) // 2
-            least = alpha
-            if len(over) > most:
-                over.partition(len(over) - most - 1)
-                least = over[len(over) - most - 1]
-            doubtful = np.flatnonzero(sums.norms > least)
-        sums.norms[known] = norms
-        return doubtful
 
     def _lower(self, sums: PassSums, measured: Conditions, scales: tuple[float, ...]) -> DualPoint:
         task = self._task

@@ -86,11 +86,16 @@ def certifying_pass(
     DataError
         If a gradient is not finite.
     """
-    parts = np.array_split(shards, min(_MOST_PARTS, len(shards)))
-    total = to or PassSums.zeros(dataset.n_classes, dataset.n_features, request)
+    # all in one part where no more is wanted than some gradients: there is no memory for copies of them
+    parts = np.array_split(shards, 1 if request.only else min(_MOST_PARTS, len(shards)))
+    total = to
     for _, sums in engine.map(_add_up, parts, dataset, request, problem_of, watches):
-        total.add(sums)
+        if total is None:
+            total = sums
+        else:
+            total.add(sums)
         del sums  # else it stays beside the sums of the next part
+    assert total is not None
     bad = np.flatnonzero(~np.isfinite(total.norms))
     bad = np.union1d(bad, request.features[~np.isfinite(total.gradient).all(axis=1)])
     if len(bad):
@@ -130,25 +135,40 @@ def _add_parts(
     computed anew: that takes the columns of the candidates only.
     """
     largest = np.zeros(request.shard_parts)
-    for number, held in enumerate(_batches(blocks, request.held_bytes)):
+    for number, held in enumerate(_batches(blocks, request)):
         add = _add_gradients if number else _add_part
         for k in range(request.every // 2, request.shard_parts, request.every):
             largest[k] = max(largest[k], add(part_of(k), held, request, sums))
     sums.largest += float(largest.sum())
 
 
-def _batches(blocks: Iterable[Block], most: int) -> Iterator[list[Block]]:
-    """Yield copies of the blocks of a shard, as many at a time as take so many bytes, but one at least."""
+def _batches(blocks: Iterable[Block], request: PassRequest) -> Iterator[list[Block]]:
+    """Yield copies of the blocks of a shard, as many at a time as may be held, but one at least."""
     held: list[Block] = []
     n_bytes = 0
     for block in blocks:
-        own = block.indptr.nbytes + block.indices.nbytes + block.data.nbytes
-        if held and n_bytes + own > most:
+        own = _of_features(block, request.features) if request.only else _copy(block)
+        more = own.indptr.nbytes + own.indices.nbytes + own.data.nbytes
+        if held and n_bytes + more > request.held_bytes:
             yield held
             held, n_bytes = [], 0
-        held.append(block._replace(indices=block.indices.copy(), data=block.data.copy()))
-        n_bytes += own
+        held.append(own)
+        n_bytes += more
     yield held
+
+
+def _copy(block: Block) -> Block:
+    return block._replace(indices=block.indices.copy(), data=block.data.copy())
+
+
+def _of_features(block: Block, features: NDArray[np.int64]) -> Block:
+    """Return a copy with the entries of some features only, which increase."""
+    wanted = np.zeros(block.hi - block.lo, bool)
+    wanted[features[slice(*np.searchsorted(features, [block.lo, block.hi]))] - block.lo] = True
+    counts = np.diff(block.indptr)
+    kept = np.repeat(wanted, counts)
+    indptr = np.concatenate([[0], np.cumsum(np.where(wanted, counts, 0))])
+    return Block(block.lo, block.hi, indptr, block.indices[kept], block.data[kept])
 
 
 def _add_part(part: ShardPart | None, blocks: Iterable[Block], request: PassRequest, sums: PassSums) -> float:

@@ -7,8 +7,13 @@ it, and noise takes what steps gain; too much, and the steps are short.
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import NamedTuple
 
-from bigmc.solvers.sparse.state import State
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.state import Evaluated, State
 
 #: The first damping of sweeps for every chunk and at least, and its factor after a round.
 _SWEEPS, _LEAST_OF_SWEEPS, _DECAY_OF_SWEEPS = 0.6, 1.0, 0.85
@@ -21,6 +26,9 @@ _STEPS, _SAMPLES, _POWER = 1.0, 1000, 0.125
 _DECAY_OF_STEPS, _FAIR, _POOR, _ABOVE_WORSE = 0.7, 0.3, 0.1, 1.5
 #: The least damping, and its factor where a round gained nothing.
 _LEAST, _GROWTH = 0.02, 2.0
+#: Least and largest factor of the damping of one feature, and of its change after a round; and features whose
+#: factors are computed together.
+_RANGE, _CHANGE, _SLAB = (0.1, 30.0), (0.5, 4.0), 1 << 11
 
 
 class Way(Enum):
@@ -55,3 +63,75 @@ def grow(state: State, way: Way) -> None:
     if way is Way.STEPS:
         state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
     state.damping *= _GROWTH
+
+
+class Damped(NamedTuple):
+    """How steps along all samples are damped.
+
+    Attributes
+    ----------
+    of_features : float array of shape (n_candidates,)
+        The d of `bigmc.solvers.sparse.chunks.stochastic_rounds` for each feature.
+    of_intercept : float
+    n_iter : int
+        Number of such rounds before.
+    """
+
+    of_features: NDArray[np.floating]
+    of_intercept: float
+    n_iter: int
+
+
+def of_steps(state: State, n_candidates: int) -> Damped:
+    """Return how the steps of the next round are damped; factors of others are 1 again."""
+    if len(state.own_damping) != n_candidates:
+        state.own_damping = np.ones(n_candidates, np.float32)
+    return Damped(state.damping * state.own_damping, state.damping, state.n_iter)
+
+
+def adapt(task: ChunkTask, state: State, reached: Evaluated | None, features: NDArray[np.int64]) -> None:
+    """Set the factor of the damping of each feature by what a round of steps did to its weights.
+
+    Along the move of a feature's weights the objective has a negative derivative at the start. Where it is
+    still negative at the end, steps were too short, and too long where it is positive: the damping changes as
+    if the derivative were linear in between.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    state : State
+        With the weights from which the round started.
+    reached : Evaluated or None
+        Where it came to, whether that is accepted or not.
+    features : int64 array of shape (n_candidates,)
+        Increasing.
+    """
+    start, factors = state.anchor, state.own_damping
+    if reached is None or start is None or len(factors) != len(features):
+        return
+    for lo in range(0, len(features), _SLAB):
+        some = slice(lo, lo + _SLAB)
+        before, after = start.coef.take(features[some]), reached.coef.take(features[some])
+        first = _slopes(task, before, after - before, start.gradient[some])
+        last = -_slopes(task, after, before - after, reached.gradient[some])
+        ratio = np.divide(last, first, out=np.zeros(len(first)), where=first < 0.0)
+        factors[some] = np.clip(factors[some] * np.clip(1.0 - ratio, *_CHANGE), *_RANGE)
+
+
+def _slopes(
+    task: ChunkTask, rows: NDArray[np.float64], moves: NDArray[np.float64], gradient: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Return the derivative of the objective along the move of each row of weights, at its beginning."""
+    smooth = np.einsum("jr,jr->j", moves, gradient + task.objective.ridge * rows)
+    return np.asarray(smooth + task.alpha * task.objective.penalty.slopes(rows, moves))
+
+
+def carried_over(
+    before: NDArray[np.int64], factors: NDArray[np.float32], features: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return factors of increasing `features`: those they had, if they were among those `before`, or 1."""
+    carried = np.ones(len(features), np.float32)
+    if len(before) == len(factors):
+        _, new, old = np.intersect1d(features, before, assume_unique=True, return_indices=True)
+        carried[new] = factors[old]
+    return carried

@@ -22,8 +22,9 @@ from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 
-#: Chunks that take back what the first leave, at most, and what may be left, in units of the tolerance.
-_MOST_FURTHER, _LEFT = 5, 0.5
+#: Chunks that take back what the first leave, at most, and in a row without success; and what may be left, in
+#: units of the tolerance.
+_MOST_FURTHER, _IN_VAIN, _LEFT = 24, 5, 0.5
 #: What samples of a chunk may make up for, in units of their share of a feature's entries and of alpha; where
 #: a chunk leaves more than half, it is features too rare for that, and the next may do so much more.
 _MADE_UP, _MORE = 1.0, 4.0
@@ -105,8 +106,9 @@ class _Chunks:
         moved = {piece.chunk for own in dual.moved for piece in own.pieces}
         others = [number for number in range(spill.n_chunks) if number not in moved]
         largest, made_up = float(self._norms(dual.point).max(initial=0.0)), _MADE_UP
+        in_vain = 0
         for number in others[:_MOST_FURTHER]:
-            if largest <= 1.0 + _LEFT * task.tol:
+            if largest <= 1.0 + _LEFT * task.tol or in_vain == _IN_VAIN:
                 break
             level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
             point = replace(dual.point, intercept_gradient=level)
@@ -115,6 +117,7 @@ class _Chunks:
             reached = float(self._norms(better.point).max(initial=0.0))
             if reached - 1.0 > 0.5 * (largest - 1.0):
                 made_up *= _MORE
+            in_vain = in_vain + 1 if reached >= largest else 0
             if reached < largest:
                 dual, largest = better, reached
         return dual

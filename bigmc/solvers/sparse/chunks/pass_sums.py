@@ -43,7 +43,7 @@ class PassRequest:
     every : int
         Of so many parts of a shard one is gone through.
     only : bool
-        Nothing is wanted of other features.
+        Nothing is wanted of other features; gradients are added up in single precision.
     left_out : int64 array
         Features of which nothing is wanted, increasing.
     """
@@ -71,7 +71,7 @@ class PassSums:
     margins : float64 array
         See `Margins.empty`.
     entropies : float64 array of shape (n_scales,)
-    gradient : float64 array of shape (n_chosen, n_kept)
+    gradient : float array of shape (n_chosen, n_kept)
         Of the mean loss, by the last classes; see `bigmc.objectives.losses.Loss.unpacked`.
     curvature : float64 array of shape (n_chosen,)
         Largest of the diagonal of its Hessian, over the classes, added up over blocks.
@@ -101,11 +101,11 @@ class PassSums:
     @classmethod
     def zeros(cls, n_classes: int, n_features: int, request: PassRequest) -> PassSums:
         """Return the sums of nothing."""
-        chosen = len(request.features)
+        chosen, precision = len(request.features), np.float32 if request.only else np.float64
         return cls(
             Margins.empty(n_classes),
             np.zeros(len(request.scales)),
-            np.zeros((chosen, request.objective.loss.n_kept(n_classes))),
+            np.zeros((chosen, request.objective.loss.n_kept(n_classes)), precision),
             np.zeros(chosen),
             np.zeros(0 if request.only else n_features, np.float32),
         )
@@ -129,6 +129,17 @@ class PassSums:
         self.n_parts += other.n_parts
         self.n_bytes += other.n_bytes
         self.n_rows += other.n_rows
+
+    def rounded_up(self, norms: NDArray[np.floating], bounds: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return norms of gradients added up in single precision, with what rounding may have taken away.
+
+        Parameters
+        ----------
+        norms : float array of shape (n_chosen,)
+        bounds : float32 array of shape (n_chosen,)
+            Sums of the norms of what was added up.
+        """
+        return norms.astype(np.float64) + _ROUNDING * self.n_parts * bounds
 
     @property
     def signed(self) -> bool:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bigmc.budget import Plan
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, WORKSPACE, Size
@@ -44,6 +47,8 @@ _FEATURE_BYTES = 10
 _MEASURES = 5
 #: Most bytes of a shard decoded at once, and parts of what is left that they take, tried in turn.
 _LARGEST_BLOCK, _BLOCK_PARTS = 8 << 20, (16, 64)
+#: The same where columns are read once more; features for which that is done at least.
+_READ_AT_ONCE, _FEWEST_READ = 1 << 19, 16
 #: What the allocator keeps between chunks of changing size, in shares of the limit.
 _FRAGMENTS = 0.08
 #: Compiled kernels, which no dataset makes larger: measured with 2,000 rows of 5,000 numbers at 64 MB.
@@ -81,6 +86,8 @@ class ChunkPlan:
         Parts that a pass cuts each shard into, because the scores of all its rows are too many.
     held_shard_bytes : int
         Decoded columns of such a shard that are in memory for all its parts together, at most.
+    longest_column : int
+        Bytes of a column at most.
     """
 
     free_bytes: int
@@ -98,6 +105,7 @@ class ChunkPlan:
     block_columns: int
     shard_parts: int = 1
     held_shard_bytes: int = 0
+    longest_column: int = 0
 
     @property
     def most_by_rows(self) -> int:
@@ -132,6 +140,21 @@ class ChunkPlan:
         n_workers = self._planned_workers(held)
         free = self.free_bytes - held - n_workers * self.worker_bytes
         return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
+
+    def reading(self, held: int, n_candidates: int, n_gradients: int) -> Reading:
+        """Return how one more reading goes, by one worker, after a pass that kept so many gradients.
+
+        Beside `held` bytes of columns of the candidates.
+        """
+        block_bytes = min(self.block_bytes, max(self.longest_column, _READ_AT_ONCE))
+        worker = self.worker_bytes - 2 * (self.block_bytes - block_bytes)
+        if self.shard_parts > 1:
+            worker -= self.held_shard_bytes + self.block_bytes - block_bytes
+        taken = held + self._in_pass(n_candidates) + worker
+        taken += 8 * (self.n_kept + 1 + _MEASURES) * n_gradients
+        entry_bytes = self.entry_bytes if self.shard_parts > 1 else 0
+        feature_bytes = 4 * self.n_kept + 8 * (1 + _MEASURES)
+        return Reading(max(self.free_bytes - taken, 0), block_bytes, feature_bytes, entry_bytes)
 
     def _planned_workers(self, held: int) -> int:
         """Return the number of workers that gradients leave memory for, however many there are."""
@@ -185,6 +208,40 @@ class ChunkPlan:
 def gradient_bytes(n_kept: int, n_workers: int) -> int:
     """Return the bytes of a gradient that a pass keeps: sums, those of every worker, and measures."""
     return 8 * ((n_kept + 1) * (n_workers + 1) + _MEASURES)
+
+
+class Reading(NamedTuple):
+    """One more reading of the columns of some features after a pass.
+
+    Attributes
+    ----------
+    free_bytes : int
+        What is left for the following.
+    block_bytes : int
+        Of columns decoded at once.
+    feature_bytes, entry_bytes : int
+        Of the gradient of a feature, and of an entry that it has in one shard, if these are in memory for all
+        parts of the shard together.
+    """
+
+    free_bytes: int
+    block_bytes: int
+    feature_bytes: int
+    entry_bytes: int
+
+    @property
+    def most_features(self) -> int:
+        """Features at most, had they no entries."""
+        return self.free_bytes // self.feature_bytes
+
+    def fitting(self, nnz: NDArray[np.floating]) -> int:
+        """Return how many features fit, the first ones, with so many entries in a shard."""
+        needed = np.cumsum(self.feature_bytes + self.entry_bytes * nnz)
+        return max(int(np.searchsorted(needed, self.free_bytes, side="right")), min(len(nnz), _FEWEST_READ))
+
+    def held_bytes(self, n_features: int) -> int:
+        """Return the bytes of columns that are in memory beside the gradients of so many features."""
+        return max(0, self.free_bytes - self.feature_bytes * n_features)
 
 
 class Cut(NamedTuple):
@@ -270,6 +327,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         block_columns=max(1, (4 << 20) // (8 * size.width)),
         shard_parts=cut.parts,
         held_shard_bytes=cut.held_bytes,
+        longest_column=shard_rows * entry_bytes,
     )
     # offsets of columns take half of a chunk at most: the rest is for entries
     offsets = plan.chunk_bytes // (2 * plan.feature_bytes)

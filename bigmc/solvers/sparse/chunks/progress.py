@@ -6,7 +6,7 @@ import numpy as np
 
 from bigmc.progress import Progress
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.sparse.chunks.certificate import Conditions
+from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.state import State
 
 

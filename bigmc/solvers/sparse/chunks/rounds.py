@@ -23,7 +23,8 @@ from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
 from bigmc.solvers.sparse.chunks.candidate_gradients import extended
-from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Conditions, Further, Looks
+from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further
+from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.chunks.corrected_loss import (
     Evaluation,
     Weights,
@@ -36,7 +37,7 @@ from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights, follow_chunks
-from bigmc.solvers.sparse.chunks.stochastic_rounds import Damped, Point, follow_rows
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, follow_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import union
@@ -149,11 +150,8 @@ class ChunkRounds:
         if task.fit_intercept and not state.layers:
             scores = ConstantScores(task, self._columns.spill, state.intercept)
             improve_intercept(scores, state.intercept, _INTERCEPT_STEPS)
-        state.coef, before = state.coef.among(joined(state)), state.anchor
-        self._evaluate()
-        if before and state.anchor and not state.anchor.objective < before.objective:
-            state.coef, state.intercept = before.coef, before.intercept.copy()
-            self._evaluate()
+        state.coef = state.coef.among(joined(state))
+        self._evaluate(state.anchor)
 
     def _first_layer(
         self, checkpoint: Checkpoint | None, run: Fingerprint, progress: ProgressCallback
@@ -185,21 +183,20 @@ class ChunkRounds:
 
     def _first_steps(self, progress: ProgressCallback) -> None:
         """Evaluate the weights after stochastic steps along the chunks, if there are several."""
-        state, before = self.state, self.state.anchor
-        if self._columns.spill.n_chunks > 1:
-            row_bytes = self._plan.row_bytes
-            weights = follow_chunks(self._task, self._columns.spill, state.intercept, row_bytes, progress)
+        state, spill, row_bytes = self.state, self._columns.spill, self._plan.row_bytes
+        if spill.n_chunks > 1:
+            weights = follow_chunks(self._task, spill, state.intercept, row_bytes, progress)
             state.coef, state.intercept = weights
-        self._evaluate()
-        if before and state.anchor and not state.anchor.objective <= before.objective:
-            state.coef, state.intercept = before.coef, before.intercept.copy()
-            self._evaluate()
+        self._evaluate(state.anchor)
 
-    def _evaluate(self) -> None:
-        """Measure objective and gradient of the candidates at the weights there are."""
+    def _evaluate(self, before: Evaluated | None = None) -> None:
+        """Measure objective and gradient of the candidates at the weights, or at better ones before."""
         state, spill = self.state, self._columns.spill
         state.anchor = evaluated(self._task, self._plan, spill, Point(state.coef, state.intercept))
         self._count_spill()
+        if before and not state.anchor.objective <= before.objective:
+            state.coef, state.intercept = before.coef, before.intercept.copy()
+            self._evaluate()
 
     def _drop_candidates(self) -> None:
         """Write the columns anew without those of no use, where that pays."""
@@ -207,15 +204,21 @@ class ChunkRounds:
         kept = self._columns.worth_keeping(state)
         if kept is None or state.anchor is None:
             return
-        before, n_chunks, by_rows = joined(state), state.n_chunks, self._columns.by_rows(state)
-        state.layers = [kept]
-        self._write()
-        if by_rows and not self._columns.by_rows(state):
-            state.damping = 0.0
-            self._evaluate()
-            return
+        before, n_chunks = joined(state), state.n_chunks
+        if self._take([kept]):
+            return self._evaluate()
         state.anchor = state.anchor.of_features(before, kept)
         state.damping *= state.n_chunks / n_chunks
+
+    def _take(self, layers: list[NDArray[np.int64]]) -> bool:
+        """Take other candidates, and write their columns; return whether rounds go another way with them."""
+        state, before, way = self.state, joined(self.state), self._columns.way(self.state)
+        state.layers = layers
+        self._write()
+        state.own_damping = damping.carried_over(before, state.own_damping, joined(state))
+        if another := self._columns.way(state) is not way:
+            state.damping = 0.0
+        return another
 
     def _certify(self, max_passes: float, progress: ProgressCallback) -> Certificate:
         """Make a pass, and choose the candidates of the rounds that follow."""
@@ -227,18 +230,16 @@ class ChunkRounds:
         state.lower = max(state.lower, certified.lower)
         self._record(certified.measured, max_passes, progress)
         certificate = Certificate.of(state.lower, state.anchor.objective)
-        if self._columns.by_rows(state):  # there is no memory for others
-            state.rounds, state.gain = 1, math.inf
-        elif certificate.gap > task.tol and self._passes < max_passes:
+        if certificate.gap > task.tol and self._passes < max_passes:
             before, spill = joined(state), self._columns.spill
             if len(certified.written):
                 state.layers = [*state.layers, certified.written]
             # what was written on the way is named by estimates, or did not fit: the rest decides the bound
             known = self._columns.known_after(certified)
             missing = self._columns.missing(state, known, self._columns.waited_for(certified))
-            if missing or (further is None and not self._columns.complete(state)):
-                state.layers = self._columns.choose(state, union(known, before))
-                self._write()
+            by_rows = self._columns.by_rows(state)
+            if missing or (further is None and not by_rows and not self._columns.complete(state)):
+                self._take(self._columns.choose(state, union(known, before)))
             new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
             state.past = past_rounds(state, len(new))
             if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
@@ -253,9 +254,8 @@ class ChunkRounds:
         """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
         state, spill, by = self.state, self._columns.spill, (self._norms, self.state.scale)
         assert state.anchor is not None
-        # at first it is not known what has weights, unless there is no memory for other candidates
-        looks = Looks.TWICE if state.history or self._columns.by_rows(state) else Looks.ONCE
         state.norms = None  # there are others after it
+        looks = self._columns.looks(state)
         certified = self._certifier.certify(spill, state.anchor, chosen, *by, further, looks)
         self._norms, state.scale, state.doubted = Norms.EXACT, certified.scale, certified.measured.doubted
         self._count_spill()
@@ -344,17 +344,17 @@ class ChunkRounds:
         state, task, spill = self.state, self._task, self._columns.spill
         if state.trial:
             point_reached = reached(task, self._plan, spill, Point(state.coef, state.intercept))
+            damping.adapt(task, state, point_reached, spill.features)
             self._accept(point_reached, progress)
         assert state.anchor is not None
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
-        damped, row_bytes = Damped(state.damping, state.n_iter), self._plan.row_bytes
+        damped = damping.of_steps(state, len(spill.features))
         state.n_iter += 1
-        coef, intercept = follow_rows(task, spill, state.anchor, damped, row_bytes, progress)
+        coef, intercept = follow_rows(task, spill, state.anchor, damped, self._plan.row_bytes, progress)
         state.trial = bool(np.isfinite(coef.rows).all() and np.isfinite(intercept).all())
-        if state.trial:
-            state.coef, state.intercept = coef, intercept
-        else:
-            damping.grow(state, self._columns.way(state))
+        if not state.trial:
+            return damping.grow(state, self._columns.way(state))
+        state.coef, state.intercept = coef, intercept
 
     def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
         """Accept weights whose objective is no larger; else increase the damping."""

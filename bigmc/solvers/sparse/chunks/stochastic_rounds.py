@@ -24,6 +24,7 @@ from bigmc.kernels.linear import stochastic, variance_reduced
 from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
 from bigmc.kernels.linear.variance_reduced import Anchor, RowSums
 from bigmc.progress import Progress, ProgressCallback
+from bigmc.solvers.sparse.chunks.damping import Damped
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.stochastic_start import RATE, sums_width
@@ -176,20 +177,13 @@ def follow_rows(
         Bytes of the entries that are put into row order together.
     progress : callable
     """
-    followed = RowSteps(task, spill.features, anchor, steps.damping, row_bytes)
+    followed = RowSteps(task, spill.features, anchor, steps, row_bytes)
     generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
     for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
         progress(Progress("round", done, spill.n_chunks, "chunks"))
         for _ in range(_TIMES):
             followed.follow(chunk, generator)
     return followed.result()
-
-
-class Damped(NamedTuple):
-    """Damping of steps along all samples, the d above, and the number of such rounds before."""
-
-    damping: float
-    n_iter: int
 
 
 class RowSteps:
@@ -202,14 +196,13 @@ class RowSteps:
         The candidates, increasing.
     anchor : Evaluated
         By `evaluate_by_rows`.
-    damping : float
-        The d above.
+    steps : Damped
     row_bytes : int
         Bytes of the entries that are put into row order together.
     """
 
     def __init__(
-        self, task: ChunkTask, features: NDArray[np.int64], anchor: Evaluated, damping: float, row_bytes: int
+        self, task: ChunkTask, features: NDArray[np.int64], anchor: Evaluated, steps: Damped, row_bytes: int
     ) -> None:
         self._task, self._features, self._anchor = task, features, anchor
         self._most_entries, self._weight = max(1, row_bytes // ENTRY_BYTES), 0.0
@@ -217,12 +210,14 @@ class RowSteps:
         weights = _dense(anchor.coef, features, width)
         gradient = np.ascontiguousarray(anchor.gradient[:, :width], np.float32)
         self._own = Anchor(weights, gradient, np.zeros(len(features)))
-        self._sums = _held(damping * anchor.curvature, weights)
+        self._sums = _held(steps.of_features * anchor.curvature, weights)
         n_levels = int(task.fit_intercept)
         intercept_gradient = np.zeros((n_levels, width), np.float32)
         intercept_gradient[:, : task.n_classes] = anchor.intercept_gradient
         self._level = Anchor(np.zeros_like(intercept_gradient), intercept_gradient, np.zeros(n_levels))
-        self._level_sums = _held(np.full(n_levels, damping * anchor.intercept_curvature), self._level.weights)
+        self._level_sums = _held(
+            np.full(n_levels, steps.of_intercept * anchor.intercept_curvature), self._level.weights
+        )
 
     def follow(self, chunk: Chunk, generator: np.random.Generator) -> None:
         """Go through the samples of a chunk in a random order."""

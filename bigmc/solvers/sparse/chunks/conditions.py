@@ -1,0 +1,184 @@
+"""Gradients of a pass as the conditions of optimality see them: those that it kept, and bounds of all others.
+
+Where bounds decide what a pass proves, the columns of these features are read once more, and their gradients
+added up: by one worker and in single precision, so that there is memory for many of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear.arguments import Measures
+from bigmc.solvers.sparse.chunks.candidate_gradients import Measured
+from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.feature_sets import union
+
+#: Columns are read once more if the bound of a gradient exceeds the penalty by this share, so often at most.
+_NEARLY, _MOST_READINGS = 1e-3, 3
+#: Entries of a column in the shard that has most of them, in units of what its rows would have.
+_LARGER = 1.3
+
+
+class Looks(Enum):
+    """Of which features a pass reads the columns again: none, or those whose bounds are above the penalty.
+
+    Either all of these, or those whose bounds are above the gradients that are known: these alone decide what
+    the pass proves.
+    """
+
+    ONCE = auto()
+    IF_DECISIVE = auto()
+    AT_ALL_IN_DOUBT = auto()
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the gradients of a pass come to.
+
+    Attributes
+    ----------
+    largest_norm, distance, violation : float
+        See `bigmc.solvers.sparse.working_set.gradient.GradientPass`.
+    norms : float64 array of shape (n_chosen,)
+        Dual norms of the gradients that the pass kept.
+    doubted : int64 array
+        Features whose bounds are above the penalty, and whose gradients are known.
+    """
+
+    largest_norm: float
+    distance: float
+    violation: float
+    norms: NDArray[np.float64]
+    doubted: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        task: ChunkTask,
+        sums: PassSums,
+        kept: Measured,
+        candidates: Measured,
+        again: FurtherReadings | None,
+    ) -> Conditions:
+        """Put the norms of the gradients that are known into the bounds of a pass, and measure all."""
+        chosen, known = kept.features, union(kept.features, candidates.features)
+        sums.bound_norms()
+        doubted = chosen[sums.norms[chosen] > task.alpha]
+        for own in (kept, candidates):
+            sums.norms[own.features] = own.measures.norms
+        if again:
+            doubted = union(doubted, again.read(sums, known))
+        excess = sums.norms.copy()
+        excess[known] = 0.0
+        largest = float(excess.max(initial=0.0))
+        excess -= np.float32(task.alpha * (1.0 - float(np.finfo(np.float32).eps)))
+        np.maximum(excess, 0.0, out=excess)
+        # no gradient is further from the ball than by what scales it into it
+        conversion = math.sqrt(task.n_classes) if task.objective.penalty.l1_ratio > 0 else 1.0
+        distance = conversion**2 * float(np.einsum("j,j->", excess, excess, dtype=np.float64))
+        violation = float(excess.max(initial=0.0))
+        for norms, violations, distances in (kept.measures, candidates.measures):
+            largest = max(largest, float(norms.max(initial=0.0)))
+            distance += float(distances.sum())
+            violation = max(violation, float(violations.max(initial=0.0)))
+        return cls(largest, distance, violation, kept.measures.norms, doubted)
+
+
+@dataclass(frozen=True)
+class FurtherReadings:
+    """Reads columns again after a pass.
+
+    Attributes
+    ----------
+    task : ChunkTask
+    plan : ChunkPlan
+    looks : Looks
+    request : PassRequest
+        Of the pass.
+    spill_size : tuple of int
+        Bytes of columns in memory, and the number of candidates.
+    add_up : callable
+        Makes what a request asks for of all samples.
+    """
+
+    task: ChunkTask
+    plan: ChunkPlan
+    looks: Looks
+    request: PassRequest
+    spill_size: tuple[int, int]
+    add_up: Callable[[PassRequest], PassSums]
+
+    def read(self, sums: PassSums, known: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Put the norms of gradients in the place of bounds; return the features, increasing."""
+        if sums.signed:  # those of all features are known
+            return known[:0]
+        features, all_features = known[:0], known
+        for _ in range(_MOST_READINGS):
+            doubtful, request = self._next(sums, all_features)
+            if not len(doubtful):
+                break
+            again = self.add_up(request)
+            nothing = Coefficients.zeros(self.task.width)
+            norms = measured(self.task, self.plan, again, doubtful, nothing).measures.norms
+            sums.norms[doubtful] = again.rounded_up(norms, sums.norms[doubtful])
+            features, all_features = union(features, doubtful), union(all_features, doubtful)
+        return features
+
+    def _next(self, sums: PassSums, known: NDArray[np.int64]) -> tuple[NDArray[np.int64], PassRequest]:
+        """Return the features to read next, increasing, those with the largest bounds, and how."""
+        reading, alpha = self.plan.reading(*self.spill_size, len(self.request.features)), self.task.alpha
+        norms, least = sums.norms[known], alpha * (1.0 + _NEARLY)
+        if self.looks is Looks.IF_DECISIVE:
+            least = max(least, float(norms.max(initial=0.0)))
+        sums.norms[known] = 0.0
+        doubtful = known[:0]
+        if sums.norms.max(initial=0.0) > least:
+            doubtful = _largest(sums.norms, np.float32(alpha), reading.most_features)
+            dataset = self.task.dataset
+            share = max(shard.n_rows for shard in dataset.shards) / dataset.n_samples
+            n_fitting = reading.fitting(_LARGER * share * dataset.column_nnz(doubtful))
+            doubtful = np.sort(doubtful[:n_fitting])
+        sums.norms[known] = norms
+        request = replace(
+            self.request,
+            features=doubtful,
+            scales=(),
+            only=True,
+            block_bytes=reading.block_bytes,
+            held_bytes=reading.held_bytes(len(doubtful)),
+        )
+        return doubtful, request
+
+
+def measured(
+    task: ChunkTask, plan: ChunkPlan, sums: PassSums, features: NDArray[np.int64], coef: Coefficients
+) -> Measured:
+    """Measure the gradients that were added up, of increasing `features`."""
+    out, step = Measures(*np.empty((3, len(features)))), plan.block_columns
+    for first in range(0, len(features), step):
+        some = slice(first, first + step)
+        unpacked = task.objective.loss.unpacked(sums.gradient[some], task.n_classes, task.width)
+        part = Measures(*(array[some] for array in out))
+        task.objective.measure_gradients(
+            task.alpha, unpacked, coef.take(features[some]), task.n_classes, part
+        )
+    return Measured(features, out)
+
+
+def _largest(norms: NDArray[np.float32], least: np.float32, most: int) -> NDArray[np.int64]:
+    """Return features of more than `least`, of the largest norms, and these first."""
+    over = norms[norms > least]
+    if len(over) > most:
+        over.partition(len(over) - most - 1)
+        least = over[len(over) - most - 1]
+    features = np.flatnonzero(norms > least)
+    return features[np.argsort(-norms[features], kind="stable")]
