@@ -75,3 +75,15 @@ def test_no_dual_norm_is_longer_than_the_conversion_says(penalty, n_classes):
     assert ratio <= penalty.dual_conversion(n_classes) * (1 + 1e-12)
     if penalty is LARGEST:
         assert ratio == pytest.approx(penalty.dual_conversion(n_classes))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=lambda p: p.name)
+def test_slopes_are_those_of_the_value_also_where_weights_are_zero(penalty):
+    random = np.random.default_rng(7)
+    rows, moves = random.integers(-1, 2, (2, 40, 3)).astype(float)
+    rows[:3] = 0.0
+    expected = [
+        (penalty.value(row[None] + STEP * move) - penalty.value(row[None])) / STEP
+        for row, move in zip(rows, moves, strict=True)
+    ]
+    np.testing.assert_allclose(penalty.slopes(rows, moves), expected, rtol=1e-4, atol=1e-4)

@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from test_chunk_rounds import made
+from test_pass_norms import task_of
 
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.damping import Way
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.state import Evaluated, State
 
 
 def begun(way, n_chunks=4, n_samples=1000):
@@ -59,3 +61,49 @@ def test_sweeps_are_damped_less_after_every_round_and_more_after_a_bad_one():
     damping.grow(state, Way.SWEEPS)
     assert state.damping > first
     assert state.least_damping < first
+
+
+def reached_by(own, from_rows, to_rows, slopes):
+    """What `adapt` makes of moves of three features along which the loss has such slopes at both ends."""
+    _, dataset = made(n=300, d=20)
+    task = task_of(dataset, "squared_hinge", alpha=0.1)
+    features, intercept = np.arange(3), np.zeros(5)
+    ends = []
+    for rows, slope in zip((from_rows, to_rows), slopes, strict=True):
+        gradient = np.zeros((3, 8))
+        gradient[:, 0] = slope
+        coef = Coefficients(features, np.pad(np.array(rows, float)[:, None], ((0, 0), (0, 7))))
+        ends.append(Evaluated(coef, intercept, 1.0, gradient, np.ones(3), intercept, 1.0))
+    state = State(ends[0].coef, intercept, chunked=True, anchor=ends[0])
+    state.own_damping = np.array(own, np.float32)
+    damping.adapt(task, state, ends[1], features)
+    return state.own_damping
+
+
+def test_features_that_went_too_far_are_damped_more_and_others_less():
+    # from 1 to 2 with the penalty's slope .1: halfway to the minimum, at it, and twice as far
+    factors = reached_by([1, 1, 1], [1, 1, 1], [2, 2, 2], ([-0.9, -0.9, -0.9], [-0.5, -0.1, 0.7]))
+    assert factors == pytest.approx([0.5, 1.0, 2.0])
+
+
+def test_factors_change_by_little_at_once_and_stay_in_a_range():
+    factors = reached_by([1, 0.15, 20], [1, 1, 1], [2, 2, 2], ([-0.9, -0.9, -0.9], [9.0, -0.9, 9.0]))
+    assert factors == pytest.approx([4.0, 0.1, 30.0])
+
+
+def test_features_that_did_not_move_or_moved_uphill_keep_their_factors():
+    factors = reached_by([0.7, 3, 3], [1, 1, 0], [1, 2, 0], ([-0.9, 0.5, -0.05], [9.0, 9.0, -0.05]))
+    assert factors == pytest.approx([0.7, 3.0, 3.0])
+
+
+def test_a_feature_that_lost_its_weights_but_wants_them_back_went_too_far():
+    # at zero the penalty's slope back is .1: a gradient of .3 asks for weights
+    factors = reached_by([1, 1, 1], [1, 1, 1], [0, 0, 0], ([0.3, 0.3, 0.3], [0.05, -0.1, -0.5]))
+    assert factors == pytest.approx([0.625, 1.0, 2.0])
+
+
+def test_factors_of_features_that_stay_are_kept():
+    own = np.array([2.0, 3.0, 4.0], np.float32)
+    found = damping.carried_over(np.array([5, 1, 9]), own, np.array([1, 2, 9]))
+    assert found == pytest.approx([3.0, 1.0, 4.0])
+    assert damping.of_steps(begun(Way.STEPS), 2).of_features == pytest.approx([1.0, 1.0])

@@ -1,5 +1,7 @@
 """What a pass says of the gradients that it does not keep: themselves with two classes, else bounds."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -102,6 +104,45 @@ def test_columns_whose_bounds_exceed_the_penalty_are_read_once_more():
     assert exact.measured.largest_norm == pytest.approx(norms.max(), rel=1e-5)
     assert bounds.lower < exact.lower
     assert once < n_bytes < 2 * once  # one more reading is enough
+
+
+@pytest.mark.parametrize(("shard_parts", "free_bytes"), [(1, 6_000), (2, 7_500)])
+def test_columns_are_read_as_often_as_memory_asks_for_those_of_the_largest_bounds_first(
+    shard_parts, free_bytes, monkeypatch
+):
+    X, y, dataset = made(4)
+    alpha, none, asked = 3e-2, np.empty(0, np.int64), []
+    task = task_of(dataset, "squared_hinge", alpha)
+    plan = replace(PLAN, n_kept=3, free_bytes=free_bytes, shard_parts=shard_parts)
+    add_up = Certifier._add_up
+
+    def noted(self, spill, request, *arguments, **options):
+        asked.append(request)
+        return add_up(self, spill, request, *arguments, **options)
+
+    monkeypatch.setattr(Certifier, "_add_up", noted)
+    spill = Spill(dataset, None, 1, 0, None, exact_rows(dataset), 0, shard_parts)
+    try:
+        anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(4))
+        bounds, exact = (
+            Certifier(task, plan).certify(spill, anchor, none, Norms.EXACT, 1.0, looks=looks).sums.norms
+            for looks in (Looks.ONCE, Looks.AT_ALL_IN_DOUBT)
+        )
+    finally:
+        spill.close()
+    zero = np.zeros((N_FEATURES, 4))
+    _, gradient, _ = loss_and_gradient("squared_hinge", X.toarray(), y, zero, np.zeros(4), np.ones(N_ROWS))
+    norms = np.linalg.norm(gradient, axis=1)
+    again = [request.features for request in asked if request.only]
+    read = np.concatenate(again)
+    assert len(again) > 1
+    assert len(np.unique(read)) == len(read) > 30
+    assert (exact[read] >= norms[read]).all()
+    assert (exact[read] <= norms[read] + 5e-6 * shard_parts * bounds[read]).all()
+    left = np.setdiff1d(np.arange(N_FEATURES), read)
+    assert np.array_equal(exact[left], bounds[left])
+    for first, second in pairwise([*again, left]):
+        assert bounds[first].min() >= bounds[second].max()
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sparse_runs import solve
+from test_candidate_columns import noisy
 from test_chunk_rounds import Stopping, made, run
 from test_stochastic_start import ROOMY, Given, residual_of, shrunk, shuffled, task_of
 
@@ -243,6 +244,30 @@ def test_sweeps_go_on_where_few_features_keep_weights():
     assert certificate.gap <= 1e-3
     assert best.lower <= certificate.upper * (1 + 1e-9)
     assert sum(map(len, state.layers)) <= 30
+
+
+def test_candidates_change_until_all_that_need_weights_are_among_them():
+    """Sweeps have memory for 12 features, the first pass knows few of the 91 that the optimum needs."""
+    dataset, options = noisy(800), {"alpha": 8e-2, "loss": "squared_hinge"}
+    best = solve(dataset, tol=1e-6, memory_limit=1 << 30, **options)
+    state, certificate = run(dataset, replace(NARROW, free_bytes=40_000), **options)
+    assert sum(map(len, state.layers)) < 140
+    assert 12 < len(best.features) < 140
+    assert certificate.gap <= 1e-3
+    assert certificate.lower <= best.certificate.upper
+    assert certificate.upper <= best.certificate.upper * 1.001
+
+
+def test_resumed_runs_with_other_candidates_give_the_same_bits():
+    dataset, plan = noisy(800), replace(NARROW, free_bytes=40_000)
+    options = {"alpha": 8e-2, "loss": "squared_hinge", "max_passes": 12}
+    whole, _ = run(dataset, plan, **options)
+    for saves in (4, 9):
+        checkpoint = Stopping(saves)
+        with pytest.raises(KeyboardInterrupt):
+            run(dataset, plan, checkpoint=checkpoint, **options)
+        again, _ = run(dataset, plan, checkpoint=checkpoint, threads=1, **options)
+        assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
 
 
 @pytest.mark.parametrize("saves", [1, 2, 3, 5])

@@ -88,14 +88,14 @@ def certifying_pass(
     """
     # all in one part where no more is wanted than some gradients: there is no memory for copies of them
     parts = np.array_split(shards, 1 if request.only else min(_MOST_PARTS, len(shards)))
-    total = to
-    for _, sums in engine.map(_add_up, parts, dataset, request, problem_of, watches):
-        if total is None:
-            total = sums
-        else:
+    made = engine.map(_add_up, parts, dataset, request, problem_of, watches)
+    if request.only:
+        _, total = next(iter(made))
+    else:
+        total = to or PassSums.zeros(dataset.n_classes, dataset.n_features, request)
+        for _, sums in made:
             total.add(sums)
-        del sums  # else it stays beside the sums of the next part
-    assert total is not None
+            del sums  # else it stays beside the sums of the next part
     bad = np.flatnonzero(~np.isfinite(total.norms))
     bad = np.union1d(bad, request.features[~np.isfinite(total.gradient).all(axis=1)])
     if len(bad):

@@ -8,6 +8,7 @@ is scaled by the worst of them. So other chunks take these back, one after the o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,13 @@ def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated)
     return dual if task.objective.ridge > 0 or not moved or not few else chunks.take_back(dual)
 
 
+class _Out(NamedTuple):
+    """What gradients are out of their balls by, in units of alpha: the largest, and all together."""
+
+    largest: float
+    total: float
+
+
 class _Chunks:
     """Chunks whose samples are moved, where sweeps have memory for all candidates and where not."""
 
@@ -86,9 +94,9 @@ class _Chunks:
         self.most_features = plan.most_candidates if self._by_rows else None
 
     def has_memory_for(self, point: Evaluated) -> bool:
-        """Return whether sweeps have memory for all candidates whose gradients are out of their balls."""
+        """Return whether sweeps of two chunks have memory for all candidates that are out of their balls."""
         n_out = int(np.count_nonzero(self._norms(point) > 1.0))
-        return self.most_features is None or n_out <= self.most_features
+        return self.most_features is None or n_out <= 2 * self.most_features
 
     def with_samples(self, dual: ChunkDual, moved: list[MovedSamples]) -> ChunkDual:
         """Return a dual point with other weights of more samples."""
@@ -105,22 +113,26 @@ class _Chunks:
         task, spill = self._task, self._spill
         moved = {piece.chunk for own in dual.moved for piece in own.pieces}
         others = [number for number in range(spill.n_chunks) if number not in moved]
-        largest, made_up = float(self._norms(dual.point).max(initial=0.0)), _MADE_UP
-        in_vain = 0
+        out, made_up, in_vain = self._out(dual.point), _MADE_UP, 0
         for number in others[:_MOST_FURTHER]:
-            if largest <= 1.0 + _LEFT * task.tol or in_vain == _IN_VAIN:
+            if out.largest <= _LEFT * task.tol or in_vain == _IN_VAIN:
                 break
             level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
             point = replace(dual.point, intercept_gradient=level)
             more = taken_back(task, spill, point, number, made_up, most_features=self.most_features)
             better = self.with_samples(dual, [more]) if more else dual
-            reached = float(self._norms(better.point).max(initial=0.0))
-            if reached - 1.0 > 0.5 * (largest - 1.0):
+            left = self._out(better.point)
+            if left.largest > 0.5 * out.largest:
                 made_up *= _MORE
-            in_vain = in_vain + 1 if reached >= largest else 0
-            if reached < largest:
-                dual, largest = better, reached
+            in_vain += 1
+            if left.largest <= out.largest and left.total < out.total:
+                dual, out, in_vain = better, left, 0
         return dual
+
+    def _out(self, point: Evaluated) -> _Out:
+        """Return how far the gradients of the candidates are out of their balls."""
+        excess = np.maximum(self._norms(point) - 1.0, 0.0)
+        return _Out(float(excess.max(initial=0.0)), float(excess.sum()))
 
     def _norms(self, point: Evaluated) -> NDArray[np.float64]:
         """Return the dual norms of the gradients of all candidates, in units of alpha."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from bigmc.solvers.sparse.chunks.corrected_loss import distance
+import numpy as np
+
+from bigmc.solvers.sparse.chunks.corrected_loss import distance, dual_norms
+from bigmc.solvers.sparse.chunks.damping import Way
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.state import State
 
@@ -14,12 +17,15 @@ _MOST_ROUNDS, _CHEAPEST = 24, 0.1
 #: Passes of which that is all; later ones are made when the violation, in units of alpha, or the gap of the
 #: candidates is this part of the tolerance, or of this part of the gap.
 _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
+#: Rounds of stochastic steps up to which features of fewer entries in a chunk may not violate by more.
+_FOR_RARE, _FEW_ENTRIES, _RARE_VIOLATION = 5, 50, 0.1
 
 
-def pass_is_due(task: ChunkTask, state: State, max_passes: float) -> bool:
+def pass_is_due(task: ChunkTask, state: State, way: Way, max_passes: float) -> bool:
     """Return whether a pass over everything is worth more than another round.
 
-    First it is for the candidates that are missing, later for the gap, which the violations make.
+    First it is for the candidates that are missing, later for the gap, which the violations make: chunks can
+    make up for those of features of which they have enough entries.
     """
     if state.rounds > _MOST_ROUNDS:
         return True
@@ -32,8 +38,19 @@ def pass_is_due(task: ChunkTask, state: State, max_passes: float) -> bool:
         return False
     # with several chunks the dual variables of one of them take out what is left of the violations
     several, no_more = state.n_chunks > 1, state.nnz_read / nnz >= max_passes
+    for_rare = way is Way.STEPS and state.history and state.rounds <= _FOR_RARE and not no_more
+    if for_rare and _largest_of_rare(task, state) > 1.0 + _RARE_VIOLATION:
+        return False
     if n_passes <= _FOR_CANDIDATES or several or no_more or state.gain <= 0.0:
         return True
     wanted = _VIOLATION * max(tol, _GAP_FACTOR * state.history[-1]["gap"])
     left = distance(task, state.anchor, state.layers)
     return left.violation <= wanted * task.alpha or left.gap <= wanted * state.anchor.objective
+
+
+def _largest_of_rare(task: ChunkTask, state: State) -> float:
+    """Return the largest dual norm of the gradient of a rare candidate, in units of alpha."""
+    assert state.anchor is not None
+    counts = task.dataset.column_nnz(np.concatenate(state.layers))
+    norms = dual_norms(task, state.anchor, state.layers)
+    return float(norms[counts < _FEW_ENTRIES * state.n_chunks].max(initial=0.0)) / max(task.alpha, 1e-300)

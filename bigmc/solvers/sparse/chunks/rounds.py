@@ -88,7 +88,8 @@ class ChunkRounds:
                     if certificate.gap <= self._task.tol or over:
                         return certificate
                     self._save(checkpoint, run)
-                while not (pass_is_due(self._task, state, max_passes) or self._task.is_late):
+                way = self._columns.way(state)
+                while not (pass_is_due(self._task, state, way, max_passes) or self._task.is_late):
                     self._round(progress)
                     self._save(checkpoint, run)
                 self._settle(progress)
@@ -252,11 +253,10 @@ class ChunkRounds:
 
     def _pass(self, chosen: NDArray[np.int64], further: Further = None) -> Certified:
         """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
-        state, spill, by = self.state, self._columns.spill, (self._norms, self.state.scale)
+        state, by, looks = self.state, (self._norms, self.state.scale), self._columns.looks(self.state)
         assert state.anchor is not None
         state.norms = None  # there are others after it
-        looks = self._columns.looks(state)
-        certified = self._certifier.certify(spill, state.anchor, chosen, *by, further, looks)
+        certified = self._certifier.certify(self._columns.spill, state.anchor, chosen, *by, further, looks)
         self._norms, state.scale, state.doubted = Norms.EXACT, certified.scale, certified.measured.doubted
         self._count_spill()
         return certified
