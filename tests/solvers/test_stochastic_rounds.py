@@ -78,8 +78,8 @@ def test_other_weights_of_some_samples_change_what_they_do_by_columns(loss, open
     spill = opened(dataset, np.arange(3, 50), weights)
     coef, intercept = some_weights(np.arange(5, 45, 3), 5), np.linspace(-1, 1, 5)
     pieces = frozenset(piece for piece in spill.pieces if piece.chunk == 1)
-    other = Coefficients(coef.features, np.roll(coef.rows, 1, axis=0))
-    moved = [MovedSamples(pieces, other, intercept[::-1].copy(), 0.0)]
+    other = np.roll(coef.rows[:7], 1, axis=0)
+    moved = [MovedSamples(pieces, coef, coef.features[:7], other, intercept[::-1].copy(), 0.0)]
     point = evaluate(task, spill, coef, intercept)
     found = changes_by_rows(task, spill, Point(coef, intercept), moved, 4000)
     wanted = changes(task, spill, point, moved)

@@ -44,10 +44,6 @@ class Coefficients:
         rows[slots >= 0] = self.rows[slots[slots >= 0]]
         return rows
 
-    def rounded(self) -> Coefficients:
-        """Return the weights rounded to single precision."""
-        return Coefficients(self.features, self.rows.astype(np.float32).astype(np.float64))
-
     def among(self, features: NDArray[np.int64]) -> Coefficients:
         """Return the weights of some features, in any order, alone."""
         kept = np.isin(self.features, features)

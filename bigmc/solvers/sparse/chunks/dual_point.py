@@ -26,6 +26,8 @@ from bigmc.solvers.sparse.state import Evaluated
 #: Chunks that take back what the first leave, at most, and in a row without success; and what may be left, in
 #: units of the tolerance.
 _MOST_FURTHER, _IN_VAIN, _LEFT = 24, 5, 0.5
+#: Part of what is free that weights of moved samples may take.
+_MOVED = 16
 #: What samples of a chunk may make up for, in units of their share of a feature's entries and of alpha; where
 #: a chunk leaves more than half, it is features too rare for that, and the next may do so much more.
 _MADE_UP, _MORE = 1.0, 4.0
@@ -92,6 +94,7 @@ class _Chunks:
         self._task, self._plan, self._spill = task, plan, spill
         self._by_rows = plan.goes_by_rows(len(spill.features))
         self.most_features = plan.most_candidates if self._by_rows else None
+        self._most_bytes = plan.free_bytes // _MOVED
 
     def has_memory_for(self, point: Evaluated) -> bool:
         """Return whether sweeps of two chunks have memory for all candidates that are out of their balls."""
@@ -103,7 +106,7 @@ class _Chunks:
         task, spill, point = self._task, self._spill, dual.point
         if not self._by_rows:
             return dual.with_changes(moved, changes(task, spill, point, moved))
-        rounded = [replace(own, coef=own.coef.rounded()) for own in moved]
+        rounded = [own.rounded() for own in moved]
         weights = Point(point.coef, point.intercept)
         changed = changes_by_rows(task, spill, weights, rounded, self._plan.row_bytes) if moved else None
         return dual.with_changes(rounded, changed)
@@ -115,7 +118,8 @@ class _Chunks:
         others = [number for number in range(spill.n_chunks) if number not in moved]
         out, made_up, in_vain = self._out(dual.point), _MADE_UP, 0
         for number in others[:_MOST_FURTHER]:
-            if out.largest <= _LEFT * task.tol or in_vain == _IN_VAIN:
+            n_bytes = sum(own.rows.nbytes for own in dual.moved)
+            if out.largest <= _LEFT * task.tol or in_vain == _IN_VAIN or n_bytes > self._most_bytes:
                 break
             level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
             point = replace(dual.point, intercept_gradient=level)

@@ -77,16 +77,32 @@ class MovedSamples:
     ----------
     pieces : frozenset of Piece
         Of the samples.
-    coef : Coefficients
+    of_others : Coefficients
+        Weights of all other samples.
+    features : int64 array of shape (n_changed,)
+        Features whose weights are not those.
+    rows : float array of shape (n_changed, width)
+        Their weights, zeros included.
     intercept : float64 array of shape (n_classes,)
     left : float
         What rounding leaves of the gradient by the intercept, times the intercept.
     """
 
     pieces: frozenset[Piece]
-    coef: Coefficients
+    of_others: Coefficients
+    features: NDArray[np.int64]
+    rows: NDArray[np.floating]
     intercept: NDArray[np.float64]
     left: float
+
+    @property
+    def coef(self) -> Coefficients:
+        """The weights of these samples, made anew: of each of many chunks few change."""
+        return self.of_others.updated([(self.features, self.rows.astype(np.float64))])
+
+    def rounded(self) -> MovedSamples:
+        """Return the same with weights of single precision."""
+        return replace(self, rows=self.rows.astype(np.float32))
 
 
 def nearly_feasible(
@@ -206,9 +222,18 @@ def _moved(
             level, left = found
             for part in parts:
                 rows[part.layer][part.places] = part.rows
-            coef = anchor.coef.updated(list(zip(layers, rows, strict=True)))
-            return MovedSamples(frozenset(pieces), coef, level, left)
+            features, changed = _changed(anchor.coef, layers, rows)
+            return MovedSamples(frozenset(pieces), anchor.coef, features, changed, level, left)
     return None
+
+
+def _changed(
+    before: Coefficients, layers: Sequence[NDArray[np.int64]], rows: Sequence[NDArray[np.float64]]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the features whose weights changed, and the weights."""
+    changed = [(own != before.take(features)).any(axis=1) for features, own in zip(layers, rows, strict=True)]
+    features = np.concatenate([own[at] for own, at in zip(layers, changed, strict=True)])
+    return features, np.concatenate([own[at] for own, at in zip(rows, changed, strict=True)])
 
 
 def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from bigmc.errors import DataError
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.spill import Piece, Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -85,4 +86,5 @@ def _moved(
     if not np.abs(left).max() <= noise * now.total_residual:
         return None
     product = float(left @ anchor.intercept) / (task.weight_sum / 2.0)
-    return MovedSamples(pieces, anchor.coef, level, product)
+    none = Coefficients.zeros(task.width)
+    return MovedSamples(pieces, anchor.coef, none.features, none.rows, level, product)
