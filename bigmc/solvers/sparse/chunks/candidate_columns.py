@@ -197,17 +197,15 @@ class CandidateColumns:
             return None
         cost = in_file + left
         if self.complete(state):  # passes will need the shards
-            dataset = self._task.dataset
-            cost += _PASSES * max(0, dataset.nnz * (2 + dataset.dtype.itemsize) - in_file)
+            cost += _PASSES * max(0, self._task.dataset.decoded_bytes - in_file)
         return kept if _READINGS * (in_file - left) > cost else None
 
     def rare_groups(self, state: State) -> int:
         """Return how many groups of rare features to solve for: none while candidates are missing."""
-        dataset = self._task.dataset
         if not state.history or self.by_rows(state):
             return 0
-        pass_bytes = dataset.nnz * (2 + dataset.dtype.itemsize)
-        return max(1, min(_RARE_GROUPS, int(_RARE_READS * pass_bytes / max(state.round_bytes, 1))))
+        n_reads = _RARE_READS * self._task.dataset.decoded_bytes / max(state.round_bytes, 1)
+        return max(1, min(_RARE_GROUPS, int(n_reads)))
 
     def rare(self, state: State, solved: NDArray[np.int64]) -> RareFeatures | None:
         """Return what solves for features too rare for chunks, but those `solved`, if there are any."""

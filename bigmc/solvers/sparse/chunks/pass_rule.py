@@ -32,8 +32,7 @@ def pass_is_due(task: ChunkTask, state: State, way: Way, max_passes: float) -> b
     tol, n_passes, nnz = task.tol, max(1, len(state.history)), max(task.dataset.nnz, 1)
     assert state.anchor is not None
     # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
-    pass_bytes = nnz * (2 + task.dataset.dtype.itemsize)
-    cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / pass_bytes))
+    cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(task.dataset.decoded_bytes, 1)))
     if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
         return False
     # with several chunks the dual variables of one of them take out what is left of the violations

@@ -124,8 +124,7 @@ class ChunkRounds:
     def _count(self, n_bytes: int) -> None:
         """Count bytes as read; passes are in units of all decoded bytes."""
         self.state.bytes_read += n_bytes
-        entry_bytes = 2 + self._task.dataset.dtype.itemsize
-        self.state.nnz_read = -(-self.state.bytes_read // entry_bytes)
+        self.state.nnz_read = -(-self.state.bytes_read // self._task.dataset.entry_bytes)
 
     def _count_spill(self) -> None:
         self._count(self._columns.spill.n_bytes)
@@ -277,7 +276,7 @@ class ChunkRounds:
         if self._norms is Norms.ROUGH:
             return rough_rows(dataset)
         if norms_take_a_pass(dataset):
-            self._count(dataset.nnz * (2 + dataset.dtype.itemsize))
+            self._count(dataset.decoded_bytes)
         return exact_rows(dataset)
 
     def _restore(self) -> None:

@@ -92,7 +92,6 @@ class Spill:
         self.n_chunks = n_chunks
         self.layers: list[Layer] = []
         self.n_bytes = 0
-        self._entry_bytes = 2 + dataset.dtype.itemsize
         self._shard_parts = shard_parts
         self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
         if max(self._n_parts, shard_parts) > 1 and self._n_parts < _PART_PIECES * shard_parts:
@@ -251,7 +250,7 @@ class Spill:
     def _blocks(self, shard: Shard, features: NDArray[np.int64] | None) -> Iterator[Block]:
         """Decode ranges of columns: those between the first and last of some `features`, or all."""
         for block in decoded_blocks(self._dataset, shard, PIECE_ENTRIES, PIECE_FEATURES, features):
-            self.n_bytes += len(block.indices) * self._entry_bytes
+            self.n_bytes += len(block.indices) * self._dataset.entry_bytes
             yield block
 
     def _write(self, array: NDArray[Any]) -> Stored:
