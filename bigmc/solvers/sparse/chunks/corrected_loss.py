@@ -191,8 +191,8 @@ def evaluate(
 
     On the way the samples of rare features are collected.
     """
-    evaluation = Evaluation(task, [layer.features for layer in spill.layers], coef, intercept)
-    for _, chunk in spill.chunks(range(spill.n_chunks)):
+    evaluation = Evaluation(task, spill.features_by_layer, coef, intercept)
+    for chunk in spill.chunks():
         evaluation.add(chunk, rare)
     return evaluation.result()
 
@@ -332,6 +332,13 @@ def violation_to_reach(task: ChunkTask, anchor: Evaluated, layers: Sequence[NDAr
 def dual_norms(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
     """Return the dual norms of the gradients of the candidates at a point, layer by layer."""
     return measures_of(task, point, layers).norms
+
+
+def relative_norms(
+    task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """Return the same in units of alpha: 1 is the surface of the dual ball."""
+    return dual_norms(task, point, layers) / max(task.alpha, 1e-300)
 
 
 def measures_of(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Measures:

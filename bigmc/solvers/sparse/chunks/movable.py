@@ -48,7 +48,7 @@ class Movable:
             Weights, and the gradients of all candidates.
         most : int or None
         """
-        layers = [layer.features for layer in spill.layers]
+        layers = spill.features_by_layer
         if most is None or sum(map(len, layers)) <= most:
             return cls(layers, point)
         (features,) = layers

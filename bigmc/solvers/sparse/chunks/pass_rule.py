@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigmc.solvers.sparse.chunks.corrected_loss import distance, dual_norms
+from bigmc.solvers.sparse.chunks.corrected_loss import distance, relative_norms
 from bigmc.solvers.sparse.chunks.damping import Way
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.state import State
@@ -51,5 +51,5 @@ def _largest_of_rare(task: ChunkTask, state: State) -> float:
     """Return the largest dual norm of the gradient of a rare candidate, in units of alpha."""
     assert state.anchor is not None
     counts = task.dataset.column_nnz(np.concatenate(state.layers))
-    norms = dual_norms(task, state.anchor, state.layers)
-    return float(norms[counts < _FEW_ENTRIES * state.n_chunks].max(initial=0.0)) / max(task.alpha, 1e-300)
+    norms = relative_norms(task, state.anchor, state.layers)
+    return float(norms[counts < _FEW_ENTRIES * state.n_chunks].max(initial=0.0))

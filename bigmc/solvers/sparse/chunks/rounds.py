@@ -305,7 +305,7 @@ class ChunkRounds:
         state, task, anchor = self.state, self._task, self.state.anchor
         assert anchor is not None
         weights = Weights.of(anchor.coef, anchor.intercept, state.layers)
-        _, chunk = next(self._columns.spill.chunks([0]))
+        chunk = self._columns.spill.chunk(0)
         target, newton_bytes = violation_to_reach(task, anchor, state.layers), self._plan.newton_bytes
         state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
         reached = None
@@ -325,7 +325,7 @@ class ChunkRounds:
         start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
         weights = Weights.of(*start, state.layers)
         generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
-        for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+        for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
             progress(Progress("round", done, spill.n_chunks, "chunks"))
             if evaluation:
                 evaluation.add(chunk)

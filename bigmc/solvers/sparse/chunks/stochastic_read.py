@@ -149,7 +149,7 @@ def follow_chunks(
     """
     steps = StochasticSteps(task, spill.features, intercept, row_bytes)
     generator = np.random.default_rng(np.random.SeedSequence([task.seed, spill.n_chunks]))
-    for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+    for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
         progress(Progress("first weights", done, spill.n_chunks, "chunks"))
         steps.follow(RowSamples.of_chunk(chunk), generator)
     started = steps.result()

@@ -68,8 +68,7 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
     loss, features = task.objective.loss, spill.features
     sums = _no_sums(len(features), task.width)
     weights = _dense(coef, features, sums_width(task.n_classes))
-    chunks = (chunk for _, chunk in spill.chunks(range(spill.n_chunks)))
-    rows = _rows_of(task, spill, chunks, row_bytes)
+    rows = _rows_of(task, spill, spill.chunks(), row_bytes)
     levels = _add_rows(task, rows, Dense(weights, intercept), 1.0 / task.weight_sum, sums)
     del weights
     curve, level_curve = _curves(sums, levels.square, task.dataset.n_samples)
@@ -108,7 +107,7 @@ def changes_by_rows(
     features, width = spill.features, sums_width(task.n_classes)
     sums = _no_sums(len(features), task.width)
     for own in moved:
-        chunk = spill.read([piece for piece in spill.pieces if piece in own.pieces])
+        chunk = own.read(spill)
         for sign, coef, intercept in ((-1.0, *point), (1.0, own.coef, own.intercept)):
             rows, weights = _rows_of(task, spill, [chunk], row_bytes), _dense(coef, features, width)
             _add_rows(task, rows, Dense(weights, intercept), sign / task.weight_sum, sums)
@@ -179,7 +178,7 @@ def follow_rows(
     """
     followed = RowSteps(task, spill.features, anchor, steps, row_bytes)
     generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
-    for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+    for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
         progress(Progress("round", done, spill.n_chunks, "chunks"))
         for _ in range(_TIMES):
             followed.follow(chunk, generator)

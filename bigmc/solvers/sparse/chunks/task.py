@@ -141,7 +141,7 @@ class ConstantScores:
     def _one_of_each_class(self) -> Problem:
         """Return a sample of each class that occurs, with the weight of all of them."""
         totals = np.zeros(self._task.n_classes)
-        for chunk in self._chunks():
+        for chunk in self._spill.chunks():
             check_labels(chunk.samples)
             labels, weights = chunk.samples.label_sets()[:, 0], chunk.samples.weights
             totals += np.bincount(labels, weights, self._task.n_classes)
@@ -152,12 +152,9 @@ class ConstantScores:
 
     def _problems(self) -> Iterator[Problem]:
         one_each = self._classes
-        for problem in [one_each] if one_each else map(self._task.problem, self._chunks()):
+        for problem in [one_each] if one_each else map(self._task.problem, self._spill.chunks()):
             problem.rebuild_scores(Coefficients.zeros(self.width), self._scores, [])
             yield problem
-
-    def _chunks(self) -> Iterator[Chunk]:
-        return (chunk for _, chunk in self._spill.chunks(range(self._spill.n_chunks)))
 
     def shift(self, step: NDArray[np.float64]) -> None:
         """Add the step of the intercept to all scores."""
