@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.errors import DataError
 from bigmc.solvers.sparse.chunks.certificate import Certified, Further
 from bigmc.solvers.sparse.chunks.conditions import Looks
-from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
 from bigmc.solvers.sparse.chunks.damping import Way
+from bigmc.solvers.sparse.chunks.evaluation import dual_norms, evaluate_by_columns
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, evaluate_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms, RowsOf
 from bigmc.solvers.sparse.scratch.spill import Spill
-from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.state import Evaluated, State
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
@@ -98,6 +100,24 @@ class CandidateColumns:
     def way(self, state: State) -> Way:
         """Return what rounds do."""
         return Way.STEPS if self.by_rows(state) else Way.SWEEPS
+
+    def evaluate(self, point: Point, rare: RareFeatures | None = None) -> Evaluated:
+        """Return objective and gradient of the candidates at some weights; one reading of the columns.
+
+        On the way the samples of rare features are collected.
+        """
+        spill = self.spill
+        if self._plan.goes_by_rows(len(spill.features)):
+            return evaluate_by_rows(self._task, spill, point, self._plan.row_bytes)
+        return evaluate_by_columns(self._task, spill, *point, rare)
+
+    def evaluate_trial(self, point: Point, rare: RareFeatures | None = None) -> Evaluated | None:
+        """Evaluate weights of a round; None where steps were so long that losses are infinite."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self.evaluate(point, rare)
+        except DataError:
+            return None
 
     def choose(self, state: State, features: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return the layers wanted: those there are, and what is new, if all that fits.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import Measures
-from bigmc.solvers.sparse.chunks.corrected_loss import Evaluation, measures_of
+from bigmc.solvers.sparse.chunks.evaluation import Evaluation, measures_of
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.task import ChunkTask

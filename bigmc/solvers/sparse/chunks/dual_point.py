@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.candidate_gradients import changes
-from bigmc.solvers.sparse.chunks.corrected_loss import relative_norms
+from bigmc.solvers.sparse.chunks.evaluation import relative_norms
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples, nearly_feasible, taken_back
 from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan

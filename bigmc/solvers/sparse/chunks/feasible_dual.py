@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.solvers.sparse.chunks.corrected_loss import relative_norms
+from bigmc.solvers.sparse.chunks.evaluation import relative_norms
 from bigmc.solvers.sparse.chunks.movable import Movable
 from bigmc.solvers.sparse.chunks.moved_parts import MovedParts, Steps
 from bigmc.solvers.sparse.chunks.task import ChunkTask

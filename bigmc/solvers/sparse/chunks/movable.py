@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
+from bigmc.solvers.sparse.chunks.evaluation import dual_norms
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.scratch.spill import Spill

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigmc.solvers.sparse.chunks.corrected_loss import distance, relative_norms
 from bigmc.solvers.sparse.chunks.damping import Way
+from bigmc.solvers.sparse.chunks.evaluation import distance, relative_norms
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.state import State
 

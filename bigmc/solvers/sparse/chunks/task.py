@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem, check_labels
 from bigmc.solvers.sparse.run import Task
@@ -72,12 +72,12 @@ class ChunkTask(Task):
         """Number of classes."""
         return self.dataset.n_classes
 
-    def problem(self, chunk: Chunk, engine: Engine | None = None) -> Problem:
-        """Return the problem of some samples."""
-        return self.problem_of(chunk.samples, engine)
+    def problem(self, chunk: Chunk) -> Problem:
+        """Return the problem of the samples of a chunk."""
+        return self.problem_of(chunk.samples)
 
     def problem_of(self, samples: Samples, engine: Engine | None = None) -> Problem:
-        """Return the problem of samples that need not be a chunk's."""
+        """Return the problem of some samples."""
         return Problem(
             samples, self.objective, self.alpha, samples.weights, self.dtype, engine or self.engine
         )
@@ -91,8 +91,8 @@ class ChunkTask(Task):
             If it is not finite.
         """
         upper = margins.total_loss / self.weight_sum
-        for first in range(0, len(coef.rows), _SLAB):
-            rows = coef.rows[first : first + _SLAB].astype(np.float64, copy=False)
+        for some in slabs(len(coef.rows), _SLAB):
+            rows = coef.rows[some].astype(np.float64, copy=False)
             upper += self.objective.regulariser(self.alpha, rows)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
