@@ -26,6 +26,7 @@ from bigmc.kernels.linear.arguments import (
 )
 from bigmc.kernels.linear.hinge_columns import HingeWork
 from bigmc.kernels.linear.loss_columns import LossWork
+from bigmc.kernels.linear.losses.interface import LossKernels
 from bigmc.kernels.linear.team import Crew
 from bigmc.objectives.losses import LOSSES, Loss
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
@@ -72,7 +73,12 @@ class Objective:
     @property
     def row_kernels(self) -> RowKernels:
         """Derivatives of the loss over samples in row order."""
-        return RowKernels.of(self.loss, self.loss.set_kernels if self.sets else self.loss.kernels)
+        return RowKernels.of(self.loss, self.loss_kernels)
+
+    @property
+    def loss_kernels(self) -> LossKernels:
+        """Formulas of the loss for one sample, for label sets if labels are."""
+        return self.loss.set_kernels if self.sets else self.loss.kernels
 
     def regulariser(self, alpha: float, coef: NDArray[np.float64]) -> float:
         """Return ``alpha * penalty + ridge / 2 ||W||²`` of weights of shape (n_features, n_classes)."""

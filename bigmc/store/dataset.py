@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
-from bigmc.store.block import plan_blocks, read_block
+from bigmc.store.block import INDEX_BYTES, plan_blocks, read_block
 from bigmc.store.classes import ClassLabels, StoredLabels
 from bigmc.store.deviations import BLOCK_BYTES, inverse_deviations
 from bigmc.store.files.dtypes import common_dtype
@@ -74,6 +74,8 @@ class Dataset:
         self.nnz = sum(s.nnz for s in self.shards)
         common = common_dtype([s.dtype for s in self.shards])
         self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
+        self.entry_bytes = INDEX_BYTES + self.dtype.itemsize  # decoded: its row, and its value
+        self.decoded_bytes = self.nnz * self.entry_bytes
         self.path = stored.path if stored else None
         self._stored = stored
         self._column_scale = column_scale

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store.block import INDEX_BYTES, OFFSET_BYTES, BlockBuffers, read_block
+from bigmc.store.block import OFFSET_BYTES, BlockBuffers, read_block
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
@@ -152,7 +152,7 @@ def _write_statistics(
     n_threads = max(1, min(means.n_threads, means.memory // (2 * longest)))
     block_bytes = max(means.memory // (2 * (n_threads + 1)), longest)
     if n_threads > 1:  # two blocks for each thread, or more
-        block_bytes = max(min(block_bytes, dataset.nnz * _entry_bytes(dataset) // (2 * n_threads)), longest)
+        block_bytes = max(min(block_bytes, dataset.decoded_bytes // (2 * n_threads)), longest)
     groups, n_classes, n_features = dataset.group_codes(means.memory), dataset.n_groups, dataset.n_features
     # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
     exact = np.dtype(np.int64)
@@ -198,12 +198,7 @@ def _write_statistics(
 
 def _bytes_of_longest(dataset: Dataset, counts: NDArray[np.int64]) -> int:
     """Return the bytes of a block of the most frequent feature."""
-    return int(counts.max(initial=0)) * _entry_bytes(dataset) + 2 * dataset.n_shards * OFFSET_BYTES
-
-
-def _entry_bytes(dataset: Dataset) -> int:
-    """Return the bytes of an entry of a block."""
-    return INDEX_BYTES + dataset.dtype.itemsize
+    return int(counts.max(initial=0)) * dataset.entry_bytes + 2 * dataset.n_shards * OFFSET_BYTES
 
 
 def _clear(path: Path, shards: Sequence[ShardEntry]) -> None:

@@ -207,7 +207,7 @@ class Fit:
         model, test = self._models.tested(winner), winner.samples(self._test)
         entries = min(SCORE_ENTRIES, self._limits.memory // SCORE_SHARE)
         rows = max(min(MOST_ROWS, entries // max(test.n_classes, 1)), 1)
-        n_bytes = test.nnz * (2 + test.dtype.itemsize)
+        n_bytes = test.decoded_bytes
         share = min(1.0, rows / test.n_samples, _CALIBRATION_SHARE * self._limits.memory / max(n_bytes, 1))
         drawn, _ = draw_rows(test, share, _CALIBRATION_SEED, self._engine)
         scores = np.empty((drawn.n_samples, model.n_classes))

@@ -54,7 +54,7 @@ def train_in_time(
         If it was trained on fewer rows, its `params` have their number as ``n_rows``.
     """
     rows, boosting = winner.samples(samples), winner.boosting
-    most = _MEMORY_SHARE * resources.memory_limit / max(rows.nnz * (2 + rows.dtype.itemsize), 1)
+    most = _MEMORY_SHARE * resources.memory_limit / max(rows.decoded_bytes, 1)
     few = min(FEW_ROWS / rows.n_samples, most)
     if boosting is None or boosting.n_models > 1 or math.isinf(resources.ends) or few > 1 / 3:
         return _trained(winner, rows, resources, work, start)

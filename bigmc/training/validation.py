@@ -99,7 +99,7 @@ class Validation:
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
         share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
         share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
-        sampled = dataset.nnz * (2 + dataset.dtype.itemsize)
+        sampled = dataset.decoded_bytes
         fewest = FEWEST_IN_LITTLE_MEMORY / dataset.n_samples
         share = min(share, max(SAMPLE_SHARE * limits.memory / max(sampled, 1), fewest))
         self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
@@ -139,7 +139,7 @@ class Validation:
         """Bytes of the sample, and of the dual variables that trials by dual coordinates keep."""
         sample = self.sample
         n_folds = FOLDS if self._limits.cross_validates(sample, sample.n_samples) else 1
-        return sample.nnz * (2 + sample.dtype.itemsize) + 2 * n_folds * DualDescent.memory_of_duals(sample)
+        return sample.decoded_bytes + 2 * n_folds * DualDescent.memory_of_duals(sample)
 
     @property
     def _has_many_features(self) -> bool:

@@ -12,7 +12,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, most_wanted
 from bigmc.solvers.sparse.chunks.certificate import Certifier
-from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
+from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
@@ -109,7 +109,7 @@ def test_a_pass_writes_the_columns_of_further_candidates(named_by_some_shards):
         for features in (first, further):
             expected.add(features)
         found.add(first)
-        anchor = evaluate(task, found, Coefficients.zeros(task.width), np.zeros(dataset.n_classes))
+        anchor = evaluate_by_columns(task, found, Coefficients.zeros(task.width), np.zeros(dataset.n_classes))
         name = (lambda estimates: norms.append(estimates) or further) if named_by_some_shards else further
         certified = Certifier(task, PLAN).certify(found, anchor, np.arange(20), Norms.EXACT, 1.0, name)
         assert certified.written.tolist() == further.tolist()

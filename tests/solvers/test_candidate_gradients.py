@@ -9,7 +9,7 @@ from test_pass_norms import N_FEATURES, N_ROWS, made, task_of
 
 from bigmc.solvers.sparse.chunks.candidate_gradients import extended
 from bigmc.solvers.sparse.chunks.certificate import Certifier
-from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
+from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -31,7 +31,7 @@ def certified(dataset, loss, fit_intercept, chosen, further=None):
     assert 0 < len(near.features) < 30
     rows = np.pad(near.coef, ((0, 0), (0, task.width - N_CLASSES)))
     coef = Coefficients.zeros(task.width).updated([(near.features, rows)])
-    point = evaluate(task, spill, coef, near.intercept)
+    point = evaluate_by_columns(task, spill, coef, near.intercept)
     certifier = Certifier(
         task, replace(PLAN, n_kept=task.objective.loss.n_kept(N_CLASSES), most_candidates=99)
     )
@@ -84,7 +84,7 @@ def test_features_that_a_pass_writes_get_the_gradients_of_the_weights(loss, fit_
         assert found.moved
         before = np.concatenate([layer.features for layer in spill.layers[:2]])
         again = extended(task, spill, point, before, found)
-        expected = evaluate(task, spill, point.coef, point.intercept)
+        expected = evaluate_by_columns(task, spill, point.coef, point.intercept)
     finally:
         spill.close()
     assert found.written.tolist() == FURTHER.tolist()

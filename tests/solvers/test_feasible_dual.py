@@ -10,8 +10,8 @@ from test_chunk_rounds import PLAN
 from test_rare_features import ALPHA, N_CLASSES, made, task_of
 
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
 from bigmc.solvers.sparse.chunks.dual_point import dual_point
+from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.feasible_dual import nearly_feasible
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import exact_rows
@@ -65,7 +65,7 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
     spill = Spill(dataset, weights, 4, 0, None, exact_rows(dataset))
     try:
         spill.add(np.arange(40))
-        anchor = evaluate(task, spill, start, near.intercept)
+        anchor = evaluate_by_columns(task, spill, start, near.intercept)
         found = nearly_feasible(task, spill, anchor, most_entries)
         assert len(found) == n_moved
         moved = [places_of(dataset, spill, own) for own in found]
@@ -100,7 +100,7 @@ def test_a_chunk_that_cannot_make_up_for_the_others_gives_no_point_with_huge_wei
     spill = Spill(dataset, None, 40, 0, None, exact_rows(dataset))
     try:
         spill.add(np.arange(40))
-        anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(N_CLASSES))
+        anchor = evaluate_by_columns(task, spill, Coefficients.zeros(task.width), np.zeros(N_CLASSES))
         found = nearly_feasible(task, spill, anchor)
     finally:
         spill.close()
@@ -129,7 +129,7 @@ def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_with
     spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
     try:
         spill.add(np.arange(16))
-        anchor = evaluate(task, spill, start, np.zeros(N_CLASSES))
+        anchor = evaluate_by_columns(task, spill, start, np.zeros(N_CLASSES))
         found = nearly_feasible(task, spill, anchor)
         places = [places_of(dataset, spill, own) for own in found]
     finally:
@@ -161,7 +161,7 @@ def test_other_chunks_take_back_what_the_first_cannot(loss, residuals_of, alpha,
     spill = Spill(dataset, None, 8, 0, None, exact_rows(dataset))
     try:
         spill.add(np.arange(40))
-        anchor = evaluate(task, spill, start, near.intercept)
+        anchor = evaluate_by_columns(task, spill, start, near.intercept)
         first, dual = nearly_feasible(task, spill, anchor), dual_point(task, plan, spill, anchor)
         places = [places_of(dataset, spill, own) for own in dual.moved]
     finally:

@@ -13,7 +13,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.conditions import Looks
-from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
+from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
@@ -60,7 +60,7 @@ def test_norms_of_other_gradients(loss, n_classes, penalty, shard_parts):
     try:
         spill.add(CANDIDATES)
         coef = Coefficients.zeros(task.width).updated([(CANDIDATES, rows)])
-        anchor = evaluate(task, spill, coef, np.zeros(n_classes))
+        anchor = evaluate_by_columns(task, spill, coef, np.zeros(n_classes))
         certified = Certifier(task, plan).certify(spill, anchor, CANDIDATES, Norms.EXACT, 1.0)
     finally:
         spill.close()
@@ -82,7 +82,7 @@ def test_columns_whose_bounds_exceed_the_penalty_are_read_once_more():
     spill = Spill(dataset, None, 1, 0, None, exact_rows(dataset))
     found = []
     try:
-        anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(4))
+        anchor = evaluate_by_columns(task, spill, Coefficients.zeros(task.width), np.zeros(4))
         for looks in (Looks.ONCE, Looks.IF_DECISIVE):
             spill.n_bytes = 0
             certifier = Certifier(task, replace(PLAN, n_kept=3, free_bytes=1 << 24))
@@ -123,7 +123,7 @@ def test_columns_are_read_as_often_as_memory_asks_for_those_of_the_largest_bound
     monkeypatch.setattr(Certifier, "_add_up", noted)
     spill = Spill(dataset, None, 1, 0, None, exact_rows(dataset), 0, shard_parts)
     try:
-        anchor = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(4))
+        anchor = evaluate_by_columns(task, spill, Coefficients.zeros(task.width), np.zeros(4))
         bounds, exact = (
             Certifier(task, plan).certify(spill, anchor, none, Norms.EXACT, 1.0, looks=looks).sums.norms
             for looks in (Looks.ONCE, Looks.AT_ALL_IN_DOUBT)
@@ -160,7 +160,7 @@ def test_passes_over_all_columns_prove_what_those_over_shards_do(loss, fit_inter
         spill.add(every)
         rows = np.pad(near.coef, ((0, 0), (0, task.width - 4)))
         coef = Coefficients.zeros(task.width).updated([(near.features, rows)])
-        anchor = evaluate(task, spill, coef, near.intercept)
+        anchor = evaluate_by_columns(task, spill, coef, near.intercept)
         n_kept = task.objective.loss.n_kept(4)
         certifier = Certifier(task, replace(PLAN, n_kept=n_kept, most_candidates=N_FEATURES))
         for name in ("columns", "shards"):

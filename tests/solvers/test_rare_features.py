@@ -7,7 +7,7 @@ import scipy.sparse
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.chunks import rare_features as rare_module
-from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
+from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -75,9 +75,9 @@ def test_rare_features_end_at_their_optimum_and_others_stay(
         spill.add(np.arange(0, 40, 2))
         spill.add(np.arange(1, 40, 2))
         rare = RareFeatures(task, chosen)
-        before = evaluate(task, spill, start, intercept, rare)
+        before = evaluate_by_columns(task, spill, start, intercept, rare)
         found = rare.solve(start, 0)
-        after = evaluate(task, spill, found, intercept)
+        after = evaluate_by_columns(task, spill, found, intercept)
     finally:
         spill.close()
     moved = found.take(np.arange(40))[:, :N_CLASSES]
@@ -100,7 +100,7 @@ def test_the_rarest_that_violate_are_solved_for_as_far_as_memory_goes():
     spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
     try:
         spill.add(np.arange(40))
-        point = evaluate(task, spill, Coefficients.zeros(task.width), np.zeros(N_CLASSES))
+        point = evaluate_by_columns(task, spill, Coefficients.zeros(task.width), np.zeros(N_CLASSES))
     finally:
         spill.close()
     nnz = dataset.column_nnz()

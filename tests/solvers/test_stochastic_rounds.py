@@ -13,7 +13,7 @@ from bigmc.objectives import PENALTIES
 from bigmc.progress import silent
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.candidate_gradients import changes
-from bigmc.solvers.sparse.chunks.corrected_loss import evaluate
+from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
 from bigmc.solvers.sparse.chunks.stochastic_rounds import (
@@ -64,7 +64,7 @@ def test_objective_and_gradient_are_those_of_columns(loss, weighting, opened):
     spill = opened(dataset, np.arange(3, 50), weights)
     coef, intercept = some_weights(np.arange(5, 45, 3), 5), np.linspace(-1, 1, 5)
     found = evaluate_by_rows(task, spill, Point(coef, intercept), 4000)
-    wanted = evaluate(task, spill, coef, intercept)
+    wanted = evaluate_by_columns(task, spill, coef, intercept)
     assert found.objective == pytest.approx(wanted.objective, rel=1e-6)
     np.testing.assert_allclose(found.gradient[:, :5], wanted.gradient[:, :5], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found.intercept_gradient, wanted.intercept_gradient, rtol=1e-5, atol=1e-7)
@@ -80,7 +80,7 @@ def test_other_weights_of_some_samples_change_what_they_do_by_columns(loss, open
     pieces = frozenset(piece for piece in spill.pieces if piece.chunk == 1)
     other = np.roll(coef.rows[:7], 1, axis=0)
     moved = [MovedSamples(pieces, coef, coef.features[:7], other, intercept[::-1].copy(), 0.0)]
-    point = evaluate(task, spill, coef, intercept)
+    point = evaluate_by_columns(task, spill, coef, intercept)
     found = changes_by_rows(task, spill, Point(coef, intercept), moved, 4000)
     wanted = changes(task, spill, point, moved)
     np.testing.assert_allclose(found[:, :5], wanted[:, :5], rtol=1e-4, atol=1e-7)

@@ -123,5 +123,5 @@ def _shape(dataset: Dataset, n_classes: int, parameters: MinimaxParameters) -> S
         row_entries=dataset.nnz / dataset.n_samples,
         value_bytes=_value_bytes(dataset, parameters.tol),
         shard_rows=max(shard.n_rows for shard in dataset.shards),
-        column_bytes=int(column_nnz.max(initial=0)) * (2 + dataset.dtype.itemsize) + offsets,
+        column_bytes=int(column_nnz.max(initial=0)) * dataset.entry_bytes + offsets,
     )

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: Features whose weights are looked at together, where a copy of all would be too large.
+_SLAB = 1 << 11
+
+
+def slabs(n: int, size: int = _SLAB) -> Iterator[slice]:
+    """Cut `n` features, or other rows, into ranges that are worked on in turn."""
+    return (slice(first, min(first + size, n)) for first in range(0, n, size))
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,11 @@ def entries_of(block: Block) -> arguments.Entries:
     return arguments.Entries(block.indptr, block.indices, block.data, block.base)
 
 
+def scales_of(column_scale: NDArray[np.float32] | None, features: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the scale of some features: 1 where columns have none."""
+    return np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
+
+
 class BlockSource:
     """Blocks of a dataset in any order, from its shards or from memory.
 

@@ -209,7 +209,7 @@ def _by_chunks(run: SparseRun, plan: ChunkPlan, state: State | None) -> Trained:
         state = State(Coefficients.zeros(task.width), np.zeros(task.dataset.n_classes))
     if not state.chunked:
         state.chunked, state.damping = True, 0.0
-        state.bytes_read = state.nnz_read * (2 + task.dataset.dtype.itemsize)
+        state.bytes_read = state.nnz_read * task.dataset.entry_bytes
     certificate = rounds.run(
         state, run.limits.max_passes, context.checkpoint, run.fingerprint, context.progress
     )

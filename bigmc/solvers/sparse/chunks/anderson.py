@@ -16,13 +16,13 @@ each other without a change of any score, and their curvatures do not know that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.state import PastRound, State
 from bigmc.solvers.sparse.steps.chunk_parts import is_frequent
 
@@ -34,8 +34,6 @@ _REGULARISATION = 1e-8
 #: Factor of the last round, with less of which it is taken alone. Where all rounds move along one way, the
 #: shortest move is the first one after a pass or before it, and the mean would go back there.
 _LEAST_OF_LAST = 0.1
-#: Features whose weights are looked at together.
-_SLAB = 1 << 11
 #: Share of the candidates that may be new after a pass: rounds over fewer moved less, and would count for
 #: more. With a third of them new the objective stayed where it was, with 3 % it was the better for them.
 _FEW_NEW = 0.1
@@ -99,7 +97,7 @@ def next_weights(
     """
     last, n = rounds[-1], len(rounds)
     features, products = last.end.features, np.zeros((n, n))
-    for some in _slabs(len(features)):
+    for some in slabs(len(features)):
         scale = np.sqrt(np.maximum(curvature[some], 0.0))[:, None]
         moves = np.stack([(own.moves_of(features[some]) * scale).ravel() for own in rounds])
         products += moves @ moves.T
@@ -110,14 +108,10 @@ def next_weights(
     if factors[-1] < _LEAST_OF_LAST:
         return None
     rows = np.zeros((len(features), last.end.rows.shape[1]))
-    for some in _slabs(len(features)):
+    for some in slabs(len(features)):
         for factor, own in zip(factors, rounds, strict=True):
             rows[some] += factor * own.end.take(features[some])
     return Coefficients(features, rows), factors @ np.stack([own.intercept for own in rounds])
-
-
-def _slabs(n: int) -> Iterator[slice]:
-    return (slice(first, min(first + _SLAB, n)) for first in range(0, n, _SLAB))
 
 
 def _factors(products: NDArray[np.float64]) -> NDArray[np.float64]:

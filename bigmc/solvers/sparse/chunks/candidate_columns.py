@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.errors import DataError
 from bigmc.solvers.sparse.chunks.certificate import Certified, Further
 from bigmc.solvers.sparse.chunks.conditions import Looks
-from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
 from bigmc.solvers.sparse.chunks.damping import Way
+from bigmc.solvers.sparse.chunks.evaluation import dual_norms, evaluate_by_columns
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, evaluate_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms, RowsOf
 from bigmc.solvers.sparse.scratch.spill import Spill
-from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.state import Evaluated, State
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
@@ -98,6 +100,24 @@ class CandidateColumns:
     def way(self, state: State) -> Way:
         """Return what rounds do."""
         return Way.STEPS if self.by_rows(state) else Way.SWEEPS
+
+    def evaluate(self, point: Point, rare: RareFeatures | None = None) -> Evaluated:
+        """Return objective and gradient of the candidates at some weights; one reading of the columns.
+
+        On the way the samples of rare features are collected.
+        """
+        spill = self.spill
+        if self._plan.goes_by_rows(len(spill.features)):
+            return evaluate_by_rows(self._task, spill, point, self._plan.row_bytes)
+        return evaluate_by_columns(self._task, spill, *point, rare)
+
+    def evaluate_trial(self, point: Point, rare: RareFeatures | None = None) -> Evaluated | None:
+        """Evaluate weights of a round; None where steps were so long that losses are infinite."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self.evaluate(point, rare)
+        except DataError:
+            return None
 
     def choose(self, state: State, features: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return the layers wanted: those there are, and what is new, if all that fits.
@@ -197,17 +217,15 @@ class CandidateColumns:
             return None
         cost = in_file + left
         if self.complete(state):  # passes will need the shards
-            dataset = self._task.dataset
-            cost += _PASSES * max(0, dataset.nnz * (2 + dataset.dtype.itemsize) - in_file)
+            cost += _PASSES * max(0, self._task.dataset.decoded_bytes - in_file)
         return kept if _READINGS * (in_file - left) > cost else None
 
     def rare_groups(self, state: State) -> int:
         """Return how many groups of rare features to solve for: none while candidates are missing."""
-        dataset = self._task.dataset
         if not state.history or self.by_rows(state):
             return 0
-        pass_bytes = dataset.nnz * (2 + dataset.dtype.itemsize)
-        return max(1, min(_RARE_GROUPS, int(_RARE_READS * pass_bytes / max(state.round_bytes, 1))))
+        n_reads = _RARE_READS * self._task.dataset.decoded_bytes / max(state.round_bytes, 1)
+        return max(1, min(_RARE_GROUPS, int(n_reads)))
 
     def rare(self, state: State, solved: NDArray[np.int64]) -> RareFeatures | None:
         """Return what solves for features too rare for chunks, but those `solved`, if there are any."""

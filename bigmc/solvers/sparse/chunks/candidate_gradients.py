@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import Measures
-from bigmc.solvers.sparse.chunks.corrected_loss import Evaluation, measures_of
+from bigmc.solvers.sparse.chunks.evaluation import Evaluation, measures_of
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -76,11 +76,11 @@ def changes(
     float64 array of shape (n_candidates, width)
         Layer by layer of the spill; None if there are no such samples.
     """
-    layers, total = [layer.features for layer in spill.layers], None
+    total = None
     for own in moved:
-        chunk = spill.read([piece for piece in spill.pieces if piece in own.pieces])
+        chunk = own.read(spill)
         for sign, coef, intercept in ((-1.0, point.coef, point.intercept), (1.0, own.coef, own.intercept)):
-            evaluation = Evaluation(task, layers, coef, intercept)
+            evaluation = Evaluation(task, spill.features_by_layer, coef, intercept)
             evaluation.add(chunk)
             gradient = evaluation.gradient
             gradient *= sign
@@ -90,7 +90,7 @@ def changes(
 
 def measured_at(task: ChunkTask, spill: Spill, point: Evaluated) -> Measured:
     """Measure the gradients of the features of the spill, which a point has layer by layer."""
-    measures = measures_of(task, point, [layer.features for layer in spill.layers])
+    measures = measures_of(task, point, spill.features_by_layer)
     order = np.argsort(spill.features)
     return Measured(spill.features[order], Measures(*(array[order] for array in measures)))
 

@@ -247,7 +247,7 @@ class Certifier:
         if samples.weightless:
             return None
         engine = ThreadEngine(1)
-        problem = Problem(samples, task.objective, task.alpha, samples.weights, task.dtype, engine)
+        problem = task.problem_of(samples, engine)
         n_bytes = 0
         for piece in pieces:
             chunk = spill.load(piece)

@@ -322,7 +322,7 @@ def _decoded(
     for block in _blocks(dataset, dataset.shards[s], request):
         for watch in seen_by:
             watch.add(block)
-        sums.n_bytes += len(block.indices) * (2 + dataset.dtype.itemsize)
+        sums.n_bytes += len(block.indices) * dataset.entry_bytes
         yield block
     for watch in seen_by:
         watch.finish()
@@ -330,6 +330,6 @@ def _decoded(
 
 def _blocks(dataset: Dataset, shard: Shard, request: PassRequest) -> Iterator[Block]:
     """Decode the columns of a shard, as many at a time as the request allows."""
-    step, entry_bytes = min(PIECE_FEATURES, max(1, request.block_columns)), 2 + dataset.dtype.itemsize
+    step = min(PIECE_FEATURES, max(1, request.block_columns))
     features = request.features if request.only else None
-    return decoded_blocks(dataset, shard, request.block_bytes // entry_bytes, step, features)
+    return decoded_blocks(dataset, shard, request.block_bytes // dataset.entry_bytes, step, features)

@@ -33,7 +33,7 @@ def column_sums(
     parts = [(point.coef, point.intercept, frozenset(spill.pieces) - taken)]
     for coef, intercept, own in [*parts, *((m.coef, m.intercept, m.pieces) for m in moved)]:
         for number in range(spill.n_chunks):
-            pieces = [piece for piece in spill.pieces if piece.chunk == number and piece in own]
+            pieces = [piece for piece in spill.pieces_of_chunk(number) if piece in own]
             if pieces and not (chunk := spill.read(pieces)).samples.weightless:
                 problem = task.problem(chunk)
                 problem.rebuild_scores(coef, intercept, chunk.held)

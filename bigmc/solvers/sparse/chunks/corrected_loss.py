@@ -16,22 +16,18 @@ centred columns (`bigmc.solvers.sparse.steps.chunk_parts`) it is the level.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.arguments import Measures
-from bigmc.solvers.sparse.chunks.rare_features import RareFeatures
+from bigmc.solvers.sparse.chunks.evaluation import distance
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
 from bigmc.solvers.sparse.scratch.chunk import Chunk
-from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 from bigmc.solvers.sparse.steps.chunk_parts import (
     Part,
@@ -62,16 +58,6 @@ _LEAST_SHARE = 0.01
 #: and at most; and without alpha the gap that it comes to, in units of the tolerance.
 _MOST_SWEEPS = 300
 _FRACTION, _FINEST, _COARSEST, _TOLERATED = 0.02, 1e-4, 0.05, 0.5
-#: Features whose gradients are measured together.
-_SLAB = 1 << 13
-
-
-class Collector(Protocol):
-    """Looks at samples of which objective and gradient are added up."""
-
-    def add(self, chunk: Chunk, problem: Problem) -> None:
-        """Look at the samples of a chunk, whose scores are set."""
-        ...
 
 
 @dataclass
@@ -105,96 +91,6 @@ class Weights:
     def coef(self, width: int) -> Coefficients:
         """Return those that are not zero."""
         return Coefficients.zeros(width).updated(list(zip(self.layers, self.rows, strict=True)))
-
-
-class Evaluation:
-    """Objective and gradient of the candidates at some weights, added up chunk by chunk.
-
-    Parameters
-    ----------
-    task : ChunkTask
-    layers : sequence of int64 arrays
-        The candidates.
-    coef : Coefficients
-    intercept : float64 array of shape (n_classes,)
-
-    Attributes
-    ----------
-    margins : float64 array
-        See `Margins.empty`.
-    """
-
-    def __init__(
-        self,
-        task: ChunkTask,
-        layers: Sequence[NDArray[np.int64]],
-        coef: Coefficients,
-        intercept: NDArray[np.float64],
-    ) -> None:
-        self._task, self._coef, self._intercept = task, coef, intercept
-        self.margins = Margins.empty(task.n_classes)
-        self._gradients = [np.zeros((len(layer), task.width)) for layer in layers]
-        self._curvatures = [np.zeros(len(layer)) for layer in layers]
-        self._intercept_gradient, self._intercept_curvature = np.zeros(task.n_classes), 0.0
-
-    def add(self, chunk: Chunk, collector: Collector | None = None) -> None:
-        """Add the samples of a chunk, which a collector may look at on the way."""
-        task = self._task
-        problem = task.problem(chunk)
-        problem.rebuild_scores(self._coef, self._intercept, chunk.held)
-        if collector:
-            collector.add(chunk, problem)
-        own = problem.margins()
-        problem.fill_residuals()
-        self.margins += own.stacked
-        share = problem.weight_sum / task.weight_sum
-        for columns, gradient, curvature in zip(chunk.held, self._gradients, self._curvatures, strict=True):
-            part = gradients_of(problem, columns)
-            gradient += share * part[0]
-            curvature += share * part[1]
-        more = intercept_derivatives(problem, own, task.weight_sum)
-        self._intercept_gradient += more[0]
-        self._intercept_curvature += more[1]
-
-    @property
-    def gradient(self) -> NDArray[np.float64]:
-        """Gradient by the candidates, layer by layer, of shape (n_candidates, width)."""
-        return np.concatenate([np.empty((0, self._task.width)), *self._gradients])
-
-    @property
-    def curvature(self) -> NDArray[np.float64]:
-        """Largest curvature of each candidate, of shape (n_candidates,)."""
-        return np.concatenate([np.empty(0), *self._curvatures])
-
-    def result(self) -> Evaluated:
-        """Return what the chunks come to."""
-        dtype = self._task.dtype
-        return Evaluated(
-            self._coef,
-            self._intercept,
-            self._task.upper(Margins.of(self._task.objective.loss, self.margins), self._coef),
-            self.gradient.astype(dtype),
-            self.curvature.astype(dtype),
-            self._intercept_gradient,
-            self._intercept_curvature,
-        )
-
-
-def evaluate(
-    task: ChunkTask,
-    spill: Spill,
-    coef: Coefficients,
-    intercept: NDArray[np.float64],
-    rare: RareFeatures | None = None,
-) -> Evaluated:
-    """Return objective and gradient of the candidates at some weights; one reading of the columns.
-
-    On the way the samples of rare features are collected.
-    """
-    evaluation = Evaluation(task, [layer.features for layer in spill.layers], coef, intercept)
-    for _, chunk in spill.chunks(range(spill.n_chunks)):
-        evaluation.add(chunk, rare)
-    return evaluation.result()
 
 
 def improve(
@@ -283,42 +179,6 @@ def descend(
     return n_sweeps
 
 
-@dataclass(frozen=True)
-class Distance:
-    """How far the candidates are from their optimum.
-
-    Attributes
-    ----------
-    violation : float
-        Largest violation of the conditions of optimality, of the intercept too.
-    gap : float
-        What the candidates add to the gap of the dual point that the losses' derivatives are; infinite
-        without a ridge, where that point must be scaled first.
-    """
-
-    violation: float
-    gap: float
-
-
-def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Distance:
-    """Measure the gradients of the candidates at a point.
-
-    With a ridge the gap is ``sum_j R(W_j) + R*(-G_j) + <W_j, G_j>``, where R is penalty and ridge together,
-    whose conjugate is the squared distance to the dual ball over twice the ridge.
-    """
-    ridge, start, gap = task.objective.ridge, 0, 0.0
-    largest = float(np.linalg.norm(point.intercept_gradient)) if task.fit_intercept else 0.0
-    for features in _slabs(layers):
-        out = Measures(*np.empty((3, len(features))))
-        gradient, rows = point.gradient[start : start + len(features)], point.coef.take(features)
-        task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)
-        start += len(features)
-        largest = max(largest, float(out.violations.max(initial=0.0)))
-        gap += task.objective.regulariser(task.alpha, rows) + float(np.vdot(rows, gradient))
-        gap += float(out.distances.sum()) / (2.0 * ridge) if ridge > 0 else np.inf
-    return Distance(largest, gap)
-
-
 def violation_to_reach(task: ChunkTask, anchor: Evaluated, layers: Sequence[NDArray[np.int64]]) -> float:
     """Return the violation that a descent to the optimum of the candidates aims at."""
     target = max(_FRACTION * distance(task, anchor, layers).violation, _FINEST * task.alpha)
@@ -327,27 +187,6 @@ def violation_to_reach(task: ChunkTask, anchor: Evaluated, layers: Sequence[NDAr
     # the squares of all violations, over twice the ridge, are the gap
     gap = _TOLERATED * task.tol * anchor.objective
     return max(target, math.sqrt(2.0 * task.objective.ridge * gap / max(1, sum(map(len, layers)))))
-
-
-def dual_norms(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-    """Return the dual norms of the gradients of the candidates at a point, layer by layer."""
-    return measures_of(task, point, layers).norms
-
-
-def measures_of(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Measures:
-    """Measure the gradients of the candidates at a point, layer by layer."""
-    measures, start = Measures(*np.empty((3, sum(map(len, layers))))), 0
-    for features in _slabs(layers):
-        some = slice(start, start + len(features))
-        out, rows = Measures(*(array[some] for array in measures)), point.coef.take(features)
-        task.objective.measure_gradients(task.alpha, point.gradient[some], rows, task.n_classes, out)
-        start += len(features)
-    return measures
-
-
-def _slabs(layers: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
-    """Cut layers into features whose weights are looked at together."""
-    return (layer[k : k + _SLAB] for layer in layers for k in range(0, len(layer), _SLAB))
 
 
 def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping: float) -> list[Terms]:

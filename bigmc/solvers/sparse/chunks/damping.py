@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import slabs
 from bigmc.solvers.sparse.state import Evaluated, State
 
 #: The first damping of sweeps for every chunk and at least, and its factor after a round.
@@ -26,9 +27,8 @@ _STEPS, _SAMPLES, _POWER = 1.0, 1000, 0.125
 _DECAY_OF_STEPS, _FAIR, _POOR, _ABOVE_WORSE = 0.7, 0.3, 0.1, 1.5
 #: The least damping, and its factor where a round gained nothing.
 _LEAST, _GROWTH = 0.02, 2.0
-#: Least and largest factor of the damping of one feature, and of its change after a round; and features whose
-#: factors are computed together.
-_RANGE, _CHANGE, _SLAB = (0.1, 30.0), (0.5, 4.0), 1 << 11
+#: Least and largest factor of the damping of one feature, and of its change after a round.
+_RANGE, _CHANGE = (0.1, 30.0), (0.5, 4.0)
 
 
 class Way(Enum):
@@ -109,8 +109,7 @@ def adapt(task: ChunkTask, state: State, reached: Evaluated | None, features: ND
     start, factors = state.anchor, state.own_damping
     if reached is None or start is None or len(factors) != len(features):
         return
-    for lo in range(0, len(features), _SLAB):
-        some = slice(lo, lo + _SLAB)
+    for some in slabs(len(features)):
         before, after = start.coef.take(features[some]), reached.coef.take(features[some])
         first = _slopes(task, before, after - before, start.gradient[some])
         last = -_slopes(task, after, before - after, reached.gradient[some])

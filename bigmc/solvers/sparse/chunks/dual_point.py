@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.candidate_gradients import changes
-from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
+from bigmc.solvers.sparse.chunks.evaluation import relative_norms
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples, nearly_feasible, taken_back
 from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
@@ -140,5 +140,4 @@ class _Chunks:
 
     def _norms(self, point: Evaluated) -> NDArray[np.float64]:
         """Return the dual norms of the gradients of all candidates, in units of alpha."""
-        layers = [layer.features for layer in self._spill.layers]
-        return dual_norms(self._task, point, layers) / max(self._task.alpha, 1e-300)
+        return relative_norms(self._task, point, self._spill.features_by_layer)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
+from bigmc.solvers.sparse.chunks.evaluation import relative_norms
 from bigmc.solvers.sparse.chunks.movable import Movable
 from bigmc.solvers.sparse.chunks.moved_parts import MovedParts, Steps
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -103,6 +103,10 @@ class MovedSamples:
     def rounded(self) -> MovedSamples:
         """Return the same with weights of single precision."""
         return replace(self, rows=self.rows.astype(np.float32))
+
+    def read(self, spill: Spill) -> Chunk:
+        """Read the samples."""
+        return spill.read([piece for piece in spill.pieces if piece in self.pieces])
 
 
 def nearly_feasible(
@@ -246,7 +250,7 @@ def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: 
 
 def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) -> list[Piece]:
     """Return the pieces of a chunk, or so many of them that sweeps take no more time than passes do."""
-    pieces = [piece for piece in spill.pieces if piece.chunk == number]
+    pieces = spill.pieces_of_chunk(number)
     n_entries = int(task.dataset.column_nnz(spill.features).sum())
     n_rows = sum(piece.n_rows for piece in pieces)
     share = most_entries / max(1, n_entries * n_rows // max(task.dataset.n_samples, 1))
@@ -259,7 +263,7 @@ def _needed_entries(task: ChunkTask, movable: Movable, made_up: float) -> list[N
     layers = movable.layers
     if not layers:
         return []
-    excess = np.maximum(dual_norms(task, movable.point, layers) / max(task.alpha, 1e-300) - 1.0, 0.0)
+    excess = np.maximum(relative_norms(task, movable.point, layers) - 1.0, 0.0)
     needed = excess / made_up * task.dataset.column_nnz(np.concatenate(layers))
     return np.split(np.clip(needed, 1.0, _FEWEST_ENTRIES), np.cumsum([len(f) for f in layers])[:-1])
 

@@ -60,7 +60,7 @@ def _problems(
 ) -> Iterator[tuple[frozenset[Piece], Problem]]:
     """Yield the samples of chunks, and their problem at the weights of the anchor."""
     for number in numbers:
-        pieces = [piece for piece in spill.pieces if piece.chunk == number]
+        pieces = spill.pieces_of_chunk(number)
         chunk = spill.read(pieces)
         if chunk.samples.weightless:
             continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.sparse.chunks.corrected_loss import dual_norms
+from bigmc.solvers.sparse.chunks.evaluation import dual_norms
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -48,7 +48,7 @@ class Movable:
             Weights, and the gradients of all candidates.
         most : int or None
         """
-        layers = [layer.features for layer in spill.layers]
+        layers = spill.features_by_layer
         if most is None or sum(map(len, layers)) <= most:
             return cls(layers, point)
         (features,) = layers

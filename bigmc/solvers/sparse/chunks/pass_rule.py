@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigmc.solvers.sparse.chunks.corrected_loss import distance, dual_norms
 from bigmc.solvers.sparse.chunks.damping import Way
+from bigmc.solvers.sparse.chunks.evaluation import distance, relative_norms
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.state import State
 
@@ -32,8 +32,7 @@ def pass_is_due(task: ChunkTask, state: State, way: Way, max_passes: float) -> b
     tol, n_passes, nnz = task.tol, max(1, len(state.history)), max(task.dataset.nnz, 1)
     assert state.anchor is not None
     # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
-    pass_bytes = nnz * (2 + task.dataset.dtype.itemsize)
-    cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / pass_bytes))
+    cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(task.dataset.decoded_bytes, 1)))
     if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
         return False
     # with several chunks the dual variables of one of them take out what is left of the violations
@@ -52,5 +51,5 @@ def _largest_of_rare(task: ChunkTask, state: State) -> float:
     """Return the largest dual norm of the gradient of a rare candidate, in units of alpha."""
     assert state.anchor is not None
     counts = task.dataset.column_nnz(np.concatenate(state.layers))
-    norms = dual_norms(task, state.anchor, state.layers)
-    return float(norms[counts < _FEW_ENTRIES * state.n_chunks].max(initial=0.0)) / max(task.alpha, 1e-300)
+    norms = relative_norms(task, state.anchor, state.layers)
+    return float(norms[counts < _FEW_ENTRIES * state.n_chunks].max(initial=0.0))

@@ -162,7 +162,7 @@ class RareFeatures:
         )
         if samples.weightless or not samples.n_samples:
             return None
-        problem = Problem(samples, task.objective, task.alpha, samples.weights, task.dtype, task.engine)
+        problem = task.problem_of(samples)
         start = 0
         for part in collected:
             problem.scores[start : start + len(part.scores)] = part.scores

@@ -25,14 +25,8 @@ from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, join
 from bigmc.solvers.sparse.chunks.candidate_gradients import extended
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further
 from bigmc.solvers.sparse.chunks.conditions import Conditions
-from bigmc.solvers.sparse.chunks.corrected_loss import (
-    Evaluation,
-    Weights,
-    descend,
-    improve,
-    violation_to_reach,
-)
-from bigmc.solvers.sparse.chunks.evaluation import evaluated, reached
+from bigmc.solvers.sparse.chunks.corrected_loss import Weights, descend, improve, violation_to_reach
+from bigmc.solvers.sparse.chunks.evaluation import Evaluation
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
@@ -124,8 +118,7 @@ class ChunkRounds:
     def _count(self, n_bytes: int) -> None:
         """Count bytes as read; passes are in units of all decoded bytes."""
         self.state.bytes_read += n_bytes
-        entry_bytes = 2 + self._task.dataset.dtype.itemsize
-        self.state.nnz_read = -(-self.state.bytes_read // entry_bytes)
+        self.state.nnz_read = -(-self.state.bytes_read // self._task.dataset.entry_bytes)
 
     def _count_spill(self) -> None:
         self._count(self._columns.spill.n_bytes)
@@ -192,8 +185,8 @@ class ChunkRounds:
 
     def _evaluate(self, before: Evaluated | None = None) -> None:
         """Measure objective and gradient of the candidates at the weights, or at better ones before."""
-        state, spill = self.state, self._columns.spill
-        state.anchor = evaluated(self._task, self._plan, spill, Point(state.coef, state.intercept))
+        state = self.state
+        state.anchor = self._columns.evaluate(Point(state.coef, state.intercept))
         self._count_spill()
         if before and not state.anchor.objective <= before.objective:
             state.coef, state.intercept = before.coef, before.intercept.copy()
@@ -277,7 +270,7 @@ class ChunkRounds:
         if self._norms is Norms.ROUGH:
             return rough_rows(dataset)
         if norms_take_a_pass(dataset):
-            self._count(dataset.nnz * (2 + dataset.dtype.itemsize))
+            self._count(dataset.decoded_bytes)
         return exact_rows(dataset)
 
     def _restore(self) -> None:
@@ -306,7 +299,7 @@ class ChunkRounds:
         state, task, anchor = self.state, self._task, self.state.anchor
         assert anchor is not None
         weights = Weights.of(anchor.coef, anchor.intercept, state.layers)
-        _, chunk = next(self._columns.spill.chunks([0]))
+        chunk = self._columns.spill.chunk(0)
         target, newton_bytes = violation_to_reach(task, anchor, state.layers), self._plan.newton_bytes
         state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
         reached = None
@@ -326,7 +319,7 @@ class ChunkRounds:
         start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
         weights = Weights.of(*start, state.layers)
         generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
-        for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+        for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
             progress(Progress("round", done, spill.n_chunks, "chunks"))
             if evaluation:
                 evaluation.add(chunk)
@@ -343,9 +336,9 @@ class ChunkRounds:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
         state, task, spill = self.state, self._task, self._columns.spill
         if state.trial:
-            point_reached = reached(task, self._plan, spill, Point(state.coef, state.intercept))
-            damping.adapt(task, state, point_reached, spill.features)
-            self._accept(point_reached, progress)
+            reached = self._columns.evaluate_trial(Point(state.coef, state.intercept))
+            damping.adapt(task, state, reached, spill.features)
+            self._accept(reached, progress)
         assert state.anchor is not None
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
         damped = damping.of_steps(state, len(spill.features))
@@ -385,8 +378,8 @@ class ChunkRounds:
             rare = self._columns.rare(state, solved) if groups else None
             if not (rare or moved):
                 break
-            point_reached = reached(self._task, self._plan, self._columns.spill, Point(coef, intercept), rare)
-            if self._accept(point_reached, progress):
+            reached = self._columns.evaluate_trial(Point(coef, intercept), rare)
+            if self._accept(reached, progress):
                 state.trial = moved = False
                 if rare:
                     coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)

@@ -65,7 +65,7 @@ def plan_read(task: ChunkTask, plan: ChunkPlan) -> ReadPlan | None:
         return None
     left -= n_table * feature
     largest = max(shard.nnz for shard in dataset.shards)
-    needed = _MARGIN * coverage * largest * (2 + dataset.dtype.itemsize)
+    needed = _MARGIN * coverage * largest * dataset.entry_bytes
     row_bytes = max(ENTRY_BYTES, int(_ROW_ORDER * left))
     share = min(1.0, (left - 2 * row_bytes) / max(needed, 1.0))
     most_weights = max(plan.most_candidates, plan.most_by_rows)
@@ -149,7 +149,7 @@ def follow_chunks(
     """
     steps = StochasticSteps(task, spill.features, intercept, row_bytes)
     generator = np.random.default_rng(np.random.SeedSequence([task.seed, spill.n_chunks]))
-    for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+    for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
         progress(Progress("first weights", done, spill.n_chunks, "chunks"))
         steps.follow(RowSamples.of_chunk(chunk), generator)
     started = steps.result()

@@ -29,7 +29,8 @@ from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.stochastic_start import RATE, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
@@ -37,8 +38,8 @@ from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 
-#: Samples whose scores are computed together, and features whose weights are.
-_ROWS, _SLAB = 1 << 11, 1 << 11
+#: Samples whose scores are computed together.
+_ROWS = 1 << 11
 #: Times that steps go along the samples of a chunk, in another order each time, before the next is read.
 _TIMES = 2
 #: A feature whose samples have no loss left is held like one of gradients of this share of the mean size.
@@ -68,8 +69,7 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
     loss, features = task.objective.loss, spill.features
     sums = _no_sums(len(features), task.width)
     weights = _dense(coef, features, sums_width(task.n_classes))
-    chunks = (chunk for _, chunk in spill.chunks(range(spill.n_chunks)))
-    rows = _rows_of(task, spill, chunks, row_bytes)
+    rows = _rows_of(task, spill, spill.chunks(), row_bytes)
     levels = _add_rows(task, rows, Dense(weights, intercept), 1.0 / task.weight_sum, sums)
     del weights
     curve, level_curve = _curves(sums, levels.square, task.dataset.n_samples)
@@ -108,7 +108,7 @@ def changes_by_rows(
     features, width = spill.features, sums_width(task.n_classes)
     sums = _no_sums(len(features), task.width)
     for own in moved:
-        chunk = spill.read([piece for piece in spill.pieces if piece in own.pieces])
+        chunk = own.read(spill)
         for sign, coef, intercept in ((-1.0, *point), (1.0, own.coef, own.intercept)):
             rows, weights = _rows_of(task, spill, [chunk], row_bytes), _dense(coef, features, width)
             _add_rows(task, rows, Dense(weights, intercept), sign / task.weight_sum, sums)
@@ -139,8 +139,7 @@ def _add_rows(
     task: ChunkTask, groups: Iterable[SparseRows], point: Dense, factor: float, sums: RowSums
 ) -> _Levels:
     """Add up the gradients of samples, times a factor."""
-    loss = task.objective.loss
-    kernels = loss.set_kernels if task.objective.sets else loss.kernels
+    kernels = task.objective.loss_kernels
     margins, gradient, square = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
     for rows in groups:
         problem = _problem(task, rows)
@@ -179,7 +178,7 @@ def follow_rows(
     """
     followed = RowSteps(task, spill.features, anchor, steps, row_bytes)
     generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
-    for done, (_, chunk) in enumerate(spill.chunks(generator.permutation(spill.n_chunks))):
+    for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
         progress(Progress("round", done, spill.n_chunks, "chunks"))
         for _ in range(_TIMES):
             followed.follow(chunk, generator)
@@ -206,7 +205,8 @@ class RowSteps:
     ) -> None:
         self._task, self._features, self._anchor = task, features, anchor
         self._most_entries, self._weight = max(1, row_bytes // ENTRY_BYTES), 0.0
-        self._scale, width = _column_scale(task, features), sums_width(task.n_classes)
+        width = sums_width(task.n_classes)
+        self._scale = scales_of(task.dataset.column_scale(), features)
         weights = _dense(anchor.coef, features, width)
         gradient = np.ascontiguousarray(anchor.gradient[:, :width], np.float32)
         self._own = Anchor(weights, gradient, np.zeros(len(features)))
@@ -223,11 +223,10 @@ class RowSteps:
         """Go through the samples of a chunk in a random order."""
         task, objective = self._task, self._task.objective
         samples = RowSamples.of_chunk(chunk)
-        kernels = objective.loss.set_kernels if objective.sets else objective.loss.kernels
         order = generator.permutation(len(samples.counts))
         for rows in samples.groups(order, self._scale, self._most_entries, task.engine):
             self._weight = variance_reduced.follow(
-                (kernels, objective.penalty.kernel),
+                (objective.loss_kernels, objective.penalty.kernel),
                 rows,
                 Strength(task.alpha, objective.ridge, self._weight),
                 task.n_classes,
@@ -244,7 +243,7 @@ class RowSteps:
         variance_reduced.catch_up(self._weight, self._level_sums, self._level)
         strength, kept = Strength(task.alpha, task.objective.ridge, self._weight), []
         rows = self._own.weights  # no longer wanted
-        for slab in _slabs(len(rows)):
+        for slab in slabs(len(rows)):
             sums = Sums(*(array[slab] for array in self._sums))
             stochastic.fill_weights(penalty, strength, sums, rows[slab])
             kept.append(np.flatnonzero(rows[slab].any(axis=1)) + slab.start)
@@ -254,7 +253,7 @@ class RowSteps:
             strength = Strength(0.0, 0.0, self._weight)
             stochastic.fill_weights(penalty, strength, self._level_sums, step)
         coef: NDArray[Any] = np.zeros((len(used), task.width), np.float32)
-        for slab in _slabs(len(used)):
+        for slab in slabs(len(used)):
             coef[slab, : rows.shape[1]] = rows[used[slab]]
         return Point(Coefficients(self._features[used], coef), self._anchor.intercept + step[0])
 
@@ -285,7 +284,7 @@ def _problem(task: ChunkTask, rows: SparseRows) -> Problem | None:
 
 def _rows_of(task: ChunkTask, spill: Spill, chunks: Iterable[Chunk], row_bytes: int) -> Iterator[SparseRows]:
     """Put the samples of chunks into row order, some at a time."""
-    scale = _column_scale(task, spill.features)
+    scale = scales_of(task.dataset.column_scale(), spill.features)
     for chunk in chunks:
         samples = RowSamples.of_chunk(chunk)
         order, most_entries = np.arange(len(samples.counts)), row_bytes // ENTRY_BYTES
@@ -295,30 +294,20 @@ def _rows_of(task: ChunkTask, spill: Spill, chunks: Iterable[Chunk], row_bytes: 
 
 def _slices(rows: SparseRows) -> Iterator[SparseRows]:
     """Cut samples in row order into some whose scores fit."""
-    for lo in range(0, len(rows.labels), _ROWS):
-        hi = min(lo + _ROWS, len(rows.labels))
-        start, stop = rows.indptr[lo], rows.indptr[hi]
+    for some in slabs(len(rows.labels), _ROWS):
+        start, stop = rows.indptr[some.start], rows.indptr[some.stop]
         yield SparseRows(
-            rows.indptr[lo : hi + 1] - start,
+            rows.indptr[some.start : some.stop + 1] - start,
             rows.slots[start:stop],
             rows.values[start:stop],
-            rows.labels[lo:hi],
-            rows.weights[lo:hi],
+            rows.labels[some],
+            rows.weights[some],
         )
-
-
-def _slabs(n: int) -> Iterator[slice]:
-    return (slice(first, min(first + _SLAB, n)) for first in range(0, n, _SLAB))
 
 
 def _dense(coef: Coefficients, features: NDArray[np.int64], width: int) -> NDArray[np.float32]:
     """Return the weights of features, zeros included, in the columns of the sums."""
     rows = np.zeros((len(features), width), np.float32)
-    for slab in _slabs(len(features)):
+    for slab in slabs(len(features)):
         rows[slab] = coef.take(features[slab])[:, :width]
     return rows
-
-
-def _column_scale(task: ChunkTask, features: NDArray[np.int64]) -> NDArray[np.float32]:
-    scale = task.dataset.column_scale()
-    return np.ones(len(features), np.float32) if scale is None else scale[features]

@@ -18,7 +18,8 @@ from bigmc.kernels.linear.simd import LANES, padded_classes
 from bigmc.kernels.linear.stochastic import Strength, Sums
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, Part, RowSamples
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.scratch.shard_blocks import Block
 from bigmc.solvers.sparse.scratch.spill import Spill
 
@@ -28,8 +29,6 @@ RATE = 1.0
 #: A feature of smaller values is taken for one of zeros only: in single precision their squares, times those
 #: of the residuals, come to nothing.
 _SMALLEST_SIZE = 1e-15
-#: Features whose weights are computed at once.
-_SLAB = 1 << 11
 
 
 class Started(NamedTuple):
@@ -119,8 +118,7 @@ class StochasticSteps:
     ) -> None:
         self._task, self._table, self._intercept = task, table, intercept
         self._most_entries = max(1, row_bytes // ENTRY_BYTES)
-        scale = task.dataset.column_scale()
-        self._column_scale = np.ones(len(table), np.float32) if scale is None else scale[table]
+        self._column_scale = scales_of(task.dataset.column_scale(), table)
         width = sums_width(task.n_classes)
         self._sums, self._level = _no_sums(len(table), width), _no_sums(int(task.fit_intercept), width)
         self._weight, self._row_entries = 0.0, 0.0
@@ -131,11 +129,10 @@ class StochasticSteps:
         if not len(samples.counts):
             return
         self._set_rates(samples)
-        kernels = objective.loss.set_kernels if objective.sets else objective.loss.kernels
         order = generator.permutation(len(samples.counts))
         for rows in samples.groups(order, self._column_scale, self._most_entries, task.engine):
             self._weight = stochastic.follow(
-                (kernels, objective.penalty.kernel),
+                (objective.loss_kernels, objective.penalty.kernel),
                 rows,
                 self._strength(),
                 task.n_classes,
@@ -152,8 +149,7 @@ class StochasticSteps:
         task, objective = self._task, self._task.objective
         n, penalty = len(self._table), objective.penalty.kernel
         norms, used = np.zeros(n), np.zeros(n, bool)
-        for first in range(0, n, _SLAB):
-            some = slice(first, first + _SLAB)
+        for some in slabs(n):
             sums = Sums(*(array[some] for array in self._sums))
             used[some] = self._weights_of(sums).any(axis=1)
             scale = np.full(len(sums.rates), 1.0 / max(self._weight, 1e-300))
@@ -162,8 +158,7 @@ class StochasticSteps:
         if most is not None and len(kept) > most:
             kept = np.sort(kept[np.argsort(-norms[kept], kind="stable")[:most]])
         rows: NDArray[Any] = np.empty((len(kept), task.width), np.float32)
-        for first in range(0, len(kept), _SLAB):
-            some = slice(first, first + _SLAB)
+        for some in slabs(len(kept)):
             rows[some] = self._weights_of(Sums(*(array[kept[some]] for array in self._sums)))
         step = np.zeros((1, task.n_classes))
         if task.fit_intercept:

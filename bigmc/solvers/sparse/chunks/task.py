@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
-from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem, check_labels
 from bigmc.solvers.sparse.run import Task
@@ -72,12 +72,12 @@ class ChunkTask(Task):
         """Number of classes."""
         return self.dataset.n_classes
 
-    def problem(self, chunk: Chunk, engine: Engine | None = None) -> Problem:
-        """Return the problem of some samples."""
-        return self.problem_of(chunk.samples, engine)
+    def problem(self, chunk: Chunk) -> Problem:
+        """Return the problem of the samples of a chunk."""
+        return self.problem_of(chunk.samples)
 
     def problem_of(self, samples: Samples, engine: Engine | None = None) -> Problem:
-        """Return the problem of samples that need not be a chunk's."""
+        """Return the problem of some samples."""
         return Problem(
             samples, self.objective, self.alpha, samples.weights, self.dtype, engine or self.engine
         )
@@ -91,8 +91,8 @@ class ChunkTask(Task):
             If it is not finite.
         """
         upper = margins.total_loss / self.weight_sum
-        for first in range(0, len(coef.rows), _SLAB):
-            rows = coef.rows[first : first + _SLAB].astype(np.float64, copy=False)
+        for some in slabs(len(coef.rows), _SLAB):
+            rows = coef.rows[some].astype(np.float64, copy=False)
             upper += self.objective.regulariser(self.alpha, rows)
         if not np.isfinite(upper):
             raise DataError("the objective is not finite", "look for huge or non-finite values in the data")
@@ -141,7 +141,7 @@ class ConstantScores:
     def _one_of_each_class(self) -> Problem:
         """Return a sample of each class that occurs, with the weight of all of them."""
         totals = np.zeros(self._task.n_classes)
-        for chunk in self._chunks():
+        for chunk in self._spill.chunks():
             check_labels(chunk.samples)
             labels, weights = chunk.samples.label_sets()[:, 0], chunk.samples.weights
             totals += np.bincount(labels, weights, self._task.n_classes)
@@ -152,12 +152,9 @@ class ConstantScores:
 
     def _problems(self) -> Iterator[Problem]:
         one_each = self._classes
-        for problem in [one_each] if one_each else map(self._task.problem, self._chunks()):
+        for problem in [one_each] if one_each else map(self._task.problem, self._spill.chunks()):
             problem.rebuild_scores(Coefficients.zeros(self.width), self._scores, [])
             yield problem
-
-    def _chunks(self) -> Iterator[Chunk]:
-        return (chunk for _, chunk in self._spill.chunks(range(self._spill.n_chunks)))
 
     def shift(self, step: NDArray[np.float64]) -> None:
         """Add the step of the intercept to all scores."""

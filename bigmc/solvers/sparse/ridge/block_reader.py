@@ -145,4 +145,4 @@ class BlockReader:
         return self._arrays.write(array)
 
     def _shard_bytes(self, s: int) -> int:
-        return int(self._dataset.shards[s].nnz) * (2 + self._dataset.dtype.itemsize)
+        return int(self._dataset.shards[s].nnz) * self._dataset.entry_bytes

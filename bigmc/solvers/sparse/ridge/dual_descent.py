@@ -91,7 +91,7 @@ class DualDescent:
         counts = dataset.column_nnz()
         n_lone, n_shared = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts > 1))
         width, of_feature = padded_classes(dataset.n_classes), DualDescent.memory_of_feature
-        entries = dataset.nnz * (2 * (2 + dataset.dtype.itemsize) + 4 + 4 + dataset.dtype.itemsize)
+        entries = dataset.nnz * (2 * dataset.entry_bytes + 4 + 4 + dataset.dtype.itemsize)
         per_row = 8 * 8 + 4 * dataset.most_labels()
         duals = DualDescent.memory_of_duals(dataset)
         features = of_feature(dataset.n_classes) * (n_shared + 1) + (8 * width + 40) * n_lone

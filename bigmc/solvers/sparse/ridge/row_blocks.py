@@ -117,25 +117,21 @@ class RowBlockDescent:
         self._coef = np.zeros((len(self._plan.features) + 1, padded_classes(n_classes)), np.float32)
         self._history: list[Figures] = []
         self._n_epochs, self._n_proofs, self._bytes_read = 0, 0, 0
-        self._bytes_next = self._plan.first_reads(self._dataset) * self._dataset.nnz * self._entry_bytes
+        self._bytes_next = self._plan.first_reads(self._dataset) * self._dataset.decoded_bytes
         self._dual, self._gap, self._epoch_seconds = 0.0, 1.0, 0.0
 
     @property
-    def _entry_bytes(self) -> int:
-        return 2 + self._dataset.dtype.itemsize
-
-    @property
     def _nnz_read(self) -> int:
-        return -(-self._bytes_read // self._entry_bytes)
+        return -(-self._bytes_read // self._dataset.entry_bytes)
 
     def _ends_after(self, n_reads: int) -> bool:
         """Return whether the number of passes is reached before so many further reads of all blocks."""
-        n_bytes = self._bytes_next + (n_reads - 1) * self._dataset.nnz * self._entry_bytes
+        n_bytes = self._bytes_next + (n_reads - 1) * self._dataset.decoded_bytes
         return self._bytes_read + n_bytes > self._most_bytes
 
     @property
     def _most_bytes(self) -> float:
-        return self._run.limits.max_passes * self._dataset.nnz * self._entry_bytes
+        return self._run.limits.max_passes * self._dataset.decoded_bytes
 
     @property
     def _has_time(self) -> bool:
@@ -149,7 +145,7 @@ class RowBlockDescent:
         self._reader.n_bytes, self._reader.resumed = 0, False
         first = self._bytes_read == 0
         self._bytes_read += n_bytes
-        self._bytes_next = float(self._dataset.nnz * self._entry_bytes if first else n_bytes)
+        self._bytes_next = float(self._dataset.decoded_bytes if first else n_bytes)
 
     def close(self) -> None:
         """Give scratch files back."""

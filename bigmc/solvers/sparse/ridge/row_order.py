@@ -12,6 +12,7 @@ from bigmc.engine import Engine
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import weigh_entries
 from bigmc.kernels.linear.newton import count_entries, place_entries
+from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.ridge.lone_features import LoneFeatures
 from bigmc.store.block import Block, read_block
 from bigmc.store.dataset import Dataset
@@ -55,7 +56,7 @@ def weighted_rows(
     """Weight samples in row order, given as offsets, places among the features, and stored values."""
     indptr, slots, values = turned
     n_samples = len(indptr) - 1
-    scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
+    scale = scales_of(column_scale, features)
     weighted, squares = np.empty(len(values), np.float32), np.empty(n_samples, np.float32)
     ones = np.ones(n_samples, np.float32)
     weigh_entries(indptr, slots, values, scale, ones, weighted, squares)
@@ -115,8 +116,7 @@ class _WeightedRows:
     def to_fill(cls, dataset: Dataset, features: NDArray[np.int64]) -> _WeightedRows:
         """Return room for all samples with these features."""
         nnz, n_samples = int(dataset.column_nnz(features).sum()), dataset.n_samples
-        column_scale = dataset.column_scale()
-        scale = np.ones(len(features), np.float32) if column_scale is None else column_scale[features]
+        scale = scales_of(dataset.column_scale(), features)
         slots, values = np.empty(nnz, np.uint32), np.empty(nnz, np.float32)
         squares = np.empty(n_samples, np.float32)
         return cls(features, scale, np.zeros(n_samples + 1, np.int64), slots, values, squares)

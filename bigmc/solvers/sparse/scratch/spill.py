@@ -92,7 +92,6 @@ class Spill:
         self.n_chunks = n_chunks
         self.layers: list[Layer] = []
         self.n_bytes = 0
-        self._entry_bytes = 2 + dataset.dtype.itemsize
         self._shard_parts = shard_parts
         self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
         if max(self._n_parts, shard_parts) > 1 and self._n_parts < _PART_PIECES * shard_parts:
@@ -112,12 +111,17 @@ class Spill:
     @property
     def size(self) -> tuple[int, int]:
         """Bytes of columns in memory, and number of features in all layers."""
-        return self.held_bytes, sum(len(layer.features) for layer in self.layers)
+        return self.held_bytes, sum(map(len, self.features_by_layer))
 
     @property
     def features(self) -> NDArray[np.int64]:
         """Features of all layers, layer by layer."""
-        return np.concatenate([np.empty(0, np.int64), *(layer.features for layer in self.layers)])
+        return np.concatenate([np.empty(0, np.int64), *self.features_by_layer])
+
+    @property
+    def features_by_layer(self) -> list[NDArray[np.int64]]:
+        """Features of each layer, increasing."""
+        return [layer.features for layer in self.layers]
 
     def close(self) -> None:
         """Give the file back."""
@@ -251,7 +255,7 @@ class Spill:
     def _blocks(self, shard: Shard, features: NDArray[np.int64] | None) -> Iterator[Block]:
         """Decode ranges of columns: those between the first and last of some `features`, or all."""
         for block in decoded_blocks(self._dataset, shard, PIECE_ENTRIES, PIECE_FEATURES, features):
-            self.n_bytes += len(block.indices) * self._entry_bytes
+            self.n_bytes += len(block.indices) * self._dataset.entry_bytes
             yield block
 
     def _write(self, array: NDArray[Any]) -> Stored:
@@ -261,7 +265,7 @@ class Spill:
 
     def chunk(self, number: int) -> Chunk:
         """Read a chunk."""
-        return self.read([piece for piece in self.pieces if piece.chunk == number])
+        return self.read(self.pieces_of_chunk(number))
 
     def read(self, pieces: Sequence[Piece]) -> Chunk:
         """Read the samples of some pieces together."""
@@ -269,12 +273,16 @@ class Spill:
         self.n_bytes += chunk.n_bytes
         return chunk
 
-    def chunks(self, numbers: Iterable[int]) -> Iterator[tuple[int, Chunk]]:
-        """Read chunks in turn, with their numbers, but for those whose samples have no weight."""
-        for number in numbers:
-            chunk = self.chunk(int(number))
+    def chunks(self, numbers: Iterable[int] | None = None) -> Iterator[Chunk]:
+        """Read chunks in turn, by default all, but for those whose samples have no weight."""
+        for number in range(self.n_chunks) if numbers is None else numbers:
+            chunk = self.chunk(number)
             if not chunk.samples.weightless:
-                yield int(number), chunk
+                yield chunk
+
+    def pieces_of_chunk(self, number: int) -> list[Piece]:
+        """Return the pieces of a chunk."""
+        return [piece for piece in self.pieces if piece.chunk == number]
 
     def pieces_of_shard(self, s: int, number: int) -> list[Piece]:
         """Return the pieces of one of the parts of a shard whose scores a pass has in memory together."""
