@@ -33,7 +33,7 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source, no_rows
 from bigmc.ingestion.target import LABELS, PARTS, PARTS_WITH_LABELS, is_published, refuse_foreign_folder
 from bigmc.ingestion.workers import PartTask, write_part
-from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS
+from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, part_folder
 from bigmc.ingestion.writing.pipeline import ALONE, Crew
 from bigmc.ingestion.writing.publication import Publication
 from bigmc.progress import Progress, ProgressCallback
@@ -269,7 +269,7 @@ class Job:
     def _write_parts(self, mine: Sequence[Part], parts: Sequence[Part], engine: Engine, meter: Meter) -> None:
         missing = []
         for part in mine:
-            if self.part_folder(part).exists():
+            if self._is_written(part):
                 meter.skip(part)
             else:
                 missing.append(part)
@@ -295,7 +295,7 @@ class Job:
         DataError
             If the rows have fewer than two classes, or no features.
         """
-        missing = [part.index for part in parts if not self.part_folder(part).exists()]
+        missing = [part.index for part in parts if not self._is_written(part)]
         if missing:
             raise StoreError(
                 f"{self.to}: {len(missing)} of {len(parts)} parts are missing", "rerun the ingest"
@@ -306,9 +306,8 @@ class Job:
         )
         finished.publish(self._n_features(parts), progress)
 
-    def part_folder(self, part: Part) -> Path:
-        """Return the folder of a finished part."""
-        return self._parts_folder / f"{part.index:06d}"
+    def _is_written(self, part: Part) -> bool:
+        return part_folder(self._parts_folder, part.index).exists()
 
     @property
     def _lock(self) -> Path:

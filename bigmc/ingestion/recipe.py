@@ -6,10 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.options.raw import OnBadRow
+from bigmc.store.files.layout import Manifest
 from bigmc.store.weighting import Weighting
 
 
@@ -118,6 +121,15 @@ class Recipe:
     def signature(self) -> str:
         """SHA-256 of the recipe."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def refuse_other(self, dataset: Path | str, manifest: Manifest) -> None:
+        """Raise a `DataError` if a dataset was made by another recipe."""
+        if manifest.signature != self.signature:
+            differences = self.differences(manifest.provenance.get("recipe", {}))
+            raise DataError(
+                f"the dataset {dataset} was made with other parameters ({'; '.join(differences)})",
+                "delete it, or give another --to",
+            )
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """Return one phrase for each parameter in which a stored recipe differs from this one."""

@@ -31,13 +31,7 @@ def is_published(to: Path, recipe: Recipe) -> bool:
     """
     if not (to / MANIFEST).exists():
         return False
-    manifest = read_manifest(to)
-    if manifest.signature != recipe.signature:
-        differences = recipe.differences(manifest.provenance.get("recipe", {}))
-        raise DataError(
-            f"the dataset {to} was made with other parameters ({'; '.join(differences)})",
-            "delete it, or give another --to",
-        )
+    recipe.refuse_other(to, read_manifest(to))
     return True
 
 

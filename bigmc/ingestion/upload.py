@@ -53,11 +53,5 @@ class Upload:
         """Return whether the dataset is there; one made with other parameters is refused."""
         if Address(self.url).read(MANIFEST) is None:
             return False
-        manifest = Dataset.open(self.url).ingests[0].manifest
-        if manifest.signature != self.job.recipe.signature:
-            differences = self.job.recipe.differences(manifest.provenance.get("recipe", {}))
-            raise DataError(
-                f"the dataset {self.url} was made with other parameters ({'; '.join(differences)})",
-                "delete it, or give another --to",
-            )
+        self.job.recipe.refuse_other(self.url, Dataset.open(self.url).ingests[0].manifest)
         return True

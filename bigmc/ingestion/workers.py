@@ -14,6 +14,7 @@ from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.writing.part_receipt import part_folder
 from bigmc.ingestion.writing.part_writer import PartWriter
 from bigmc.ingestion.writing.pipeline import ALONE, Crew
 from bigmc.store.feature_map import Moments
@@ -51,7 +52,7 @@ class PartTask:
 
     def target(self, part: Part) -> Path:
         """Return the folder of a finished part."""
-        return self.folder / f"{part.index:06d}"
+        return part_folder(self.folder, part.index)
 
     def writer(self, part: Part) -> PartWriter:
         """Return what writes a part."""

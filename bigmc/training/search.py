@@ -22,7 +22,7 @@ from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import Limits
 from bigmc.training.trials import Candidate, Course, Size, Trial, better, weightings_of
-from bigmc.training.validation import Validation
+from bigmc.training.validation import Validation, first_candidate
 
 STEP = 10**0.5
 """Factor from one ridge or penalty to the next."""
@@ -67,6 +67,8 @@ class Search:
     ----------
     validation : Validation
         Training and held-out rows of the trials.
+    first : Candidate
+        The first to try.
     """
 
     def __init__(
@@ -80,16 +82,11 @@ class Search:
     ) -> None:
         self.validation = Validation(dataset, engine, limits, thresholds)
         self._folder, self._progress = folder, progress
-        self._weightings = weightings_of(dataset)
+        self._weightings, self.first = weightings_of(dataset), first_candidate(dataset)
         self._trials: list[Trial] = []
         self._seconds, self._ends = limits.seconds, time.monotonic() + limits.seconds
         sampled = self.validation.sample.nnz
         self._n_trials_to_come = limits.trainings * dataset.nnz / max(sampled, 1)
-
-    @property
-    def first(self) -> Candidate:
-        """The first candidate."""
-        return Candidate(next(iter(self._weightings), None))
 
     def run(self, rival: float | None = None) -> Course:
         """Try candidates until none is better, or time is up.

@@ -126,7 +126,7 @@ def _best(table: Sequence[PathRow]) -> PathRow:
     return max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
 
 
-class Validation(NamedTuple):
+class ValidationRows(NamedTuple):
     """The validation rows.
 
     Attributes
@@ -140,12 +140,12 @@ class Validation(NamedTuple):
     held_out: HeldOut | None
 
 
-def _validation(data: Dataset, options: PathOptions, resources: Resources) -> Validation:
+def _validation(data: Dataset, options: PathOptions, resources: Resources) -> ValidationRows:
     """Return a split, or rows of the training split if there is no split ``valid``."""
     if options.validation != VALID or VALID in data.splits:
-        return Validation(data[options.validation], None)
+        return ValidationRows(data[options.validation], None)
     held_out = HeldOut(min(HELD_OUT_SHARE, HELD_OUT_ROWS / data[options.split].n_samples), HELD_OUT_SEED)
-    return Validation(held_out.rows(data[options.split], resources.engine)[0], held_out)
+    return ValidationRows(held_out.rows(data[options.split], resources.engine)[0], held_out)
 
 
 def _point(
@@ -153,7 +153,7 @@ def _point(
     target: Path,
     alpha: float,
     before: Path | None,
-    validation: Validation,
+    validation: ValidationRows,
     options: PathOptions,
     resources: Resources,
 ) -> tuple[PathRow, float | None]:

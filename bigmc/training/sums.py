@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.boosting import Boosting
 from bigmc.training.search import Search
-from bigmc.training.trials import Candidate, Course, Trial
+from bigmc.training.trials import Candidate, Course, Trial, log_losses
 
 _FITTED_ENTRIES = 500_000
 """Maximum number of scores per model for fitting the weights."""
@@ -86,18 +86,10 @@ def _added_up(search: Search, linear: Trial, boosting: Boosting) -> Mapping[str,
     trial = Trial.of(Candidate(None, "sum"), rows.verdict(total), n_features, seconds)
     alone = search.better(linear, boosted)
     of_it = scores[0 if alone is linear else 1]
-    less = _losses(alone, of_it, rows.codes) - _losses(trial, total, rows.codes)
+    before = log_losses(alone.calibration, of_it, rows.codes)
+    less = before - log_losses(trial.calibration, total, rows.codes)
     error = max(float(less.std()) / math.sqrt(len(less)), 1e-12)
     return {"weights": weights, "trial": asdict(trial), "gain": float(less.mean()) / error}
-
-
-def _losses(
-    trial: Trial, scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]
-) -> NDArray[np.float64]:
-    """Return the log loss of every row."""
-    chances = trial.calibration.probabilities(scores)[np.arange(len(codes)), codes]
-    losses: NDArray[np.float64] = -np.log(np.maximum(chances, 1e-300))
-    return losses
 
 
 def choose_weights(

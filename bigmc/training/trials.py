@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -218,10 +218,6 @@ class Size:
         calibration = Calibration(**fields["calibration"])
         return cls(**{**fields, "calibration": calibration, "threshold": _threshold(fields["threshold"])})
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
-        return asdict(self)
-
     def count(self, n_used: int, most: int | None) -> int:
         """Return the number of features to keep of those that occur in all rows."""
         return min(math.ceil(self.share * n_used), n_used if most is None else most)
@@ -277,16 +273,17 @@ class Verdict(NamedTuple):
     threshold: Threshold | None = None
 
 
-def _chances(
-    calibration: Calibration, scores: NDArray[np.float64], codes: NDArray[np.int32]
+def log_losses(
+    calibration: Calibration, scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]
 ) -> NDArray[np.float64]:
-    """Return the probability of the label of every row; those of all classes are there for some rows only."""
+    """Return the log loss of every row; probabilities of all classes are there for some rows at a time."""
     chances = np.empty(len(scores))
     for lo in range(0, len(scores), _JUDGED_AT_ONCE):
         some = slice(lo, lo + _JUDGED_AT_ONCE)
         own = calibration.probabilities(scores[some])
         chances[some] = own[np.arange(len(own)), codes[some]]
-    return chances
+    losses: NDArray[np.float64] = -np.log(np.maximum(chances, 1e-300))
+    return losses
 
 
 class Truth(NamedTuple):
@@ -328,8 +325,7 @@ class Truth(NamedTuple):
         """Judge the scores of these rows, shape (n_rows, n_classes)."""
         if self.codes is not None:
             calibration = fit_shares(scores, self.codes)
-            chances = _chances(calibration, scores, self.codes)
-            loss = max(0.0, float(-np.log(np.maximum(chances, 1e-300)).mean()))  # never -0.0
+            loss = max(0.0, float(log_losses(calibration, scores, self.codes).mean()))  # never -0.0
             return Verdict(self.share_right(scores), loss, calibration)
         assert self.is_label is not None
         calibration = fit_sigmoid(scores, self.is_label)

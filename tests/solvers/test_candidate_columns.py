@@ -180,18 +180,18 @@ def test_what_is_missing_waits_where_what_was_just_written_violates_more():
     state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
     state.layers, written = [np.arange(10), np.array([40, 41])], np.array([40, 41])
     state.norms = np.zeros(dataset.n_features, np.float32)
-    known = np.arange(30)
-    assert not columns.missing(state, known, written)  # nothing is
+    known, gradients = np.arange(30), SimpleNamespace(signed=False)
+    certified = SimpleNamespace(written=written, sums=gradients)
+    assert not columns.missing(state, known, certified)  # nothing is
     state.norms[5] = 9 * alpha  # a candidate
     state.norms[[200, 300]] = 5 * alpha  # bounds, not gradients
-    assert not columns.missing(state, known, written)
+    assert not columns.missing(state, known, certified)
     state.norms[[20, 21]] = 1.25 * alpha
-    assert columns.missing(state, known, written)
+    assert columns.missing(state, known, certified)
     state.norms[[40, 41]] = 1.45 * alpha
-    assert columns.missing(state, known, written)
+    assert columns.missing(state, known, certified)
     state.norms[[40, 41]] = 1.55 * alpha
-    assert not columns.missing(state, known, written)
+    assert not columns.missing(state, known, certified)
     # of two classes all gradients are known: none waits
-    for signed in (False, True):
-        certified = SimpleNamespace(written=written, sums=SimpleNamespace(signed=signed))
-        assert columns.missing(state, known, columns.waited_for(certified)) == signed
+    gradients.signed = True
+    assert columns.missing(state, known, certified)

@@ -7,8 +7,7 @@ from sparse_runs import solve
 from test_chunk_rounds import PLAN, replace
 from test_pass_norms import N_FEATURES, N_ROWS, made, task_of
 
-from bigmc.solvers.sparse.chunks.candidate_gradients import extended
-from bigmc.solvers.sparse.chunks.certificate import Certifier
+from bigmc.solvers.sparse.chunks.certificate import Certifier, with_gradients_of_written
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
@@ -83,7 +82,7 @@ def test_features_that_a_pass_writes_get_the_gradients_of_the_weights(loss, fit_
     try:
         assert found.moved
         before = np.concatenate([layer.features for layer in spill.layers[:2]])
-        again = extended(task, spill, point, before, found)
+        again = with_gradients_of_written(task, spill, point, before, found)
         expected = evaluate_by_columns(task, spill, point.coef, point.intercept)
     finally:
         spill.close()

@@ -8,7 +8,7 @@ from test_chunk_rounds import made
 from test_pass_norms import task_of
 
 from bigmc.solvers.sparse.chunks import damping
-from bigmc.solvers.sparse.chunks.damping import Way
+from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.state import Evaluated, State
 
@@ -20,8 +20,8 @@ def begun(way, n_chunks=4, n_samples=1000):
 
 
 def test_more_chunks_need_more_and_more_samples_less():
-    assert begun(Way.SWEEPS, n_chunks=8).damping == 2 * begun(Way.SWEEPS, n_chunks=4).damping
-    of_samples = [begun(Way.STEPS, n_samples=n).damping for n in (100, 1000, 256_000)]
+    assert begun(RoundKind.SWEEPS, n_chunks=8).damping == 2 * begun(RoundKind.SWEEPS, n_chunks=4).damping
+    of_samples = [begun(RoundKind.STOCHASTIC, n_samples=n).damping for n in (100, 1000, 256_000)]
     assert of_samples == pytest.approx([1.0, 1.0, 0.5])  # 256 ** -1/8
 
 
@@ -29,36 +29,36 @@ def test_more_chunks_need_more_and_more_samples_less():
     ("gain", "factor"), [(0.2, 0.7), (0.06, 0.7), (0.03, 1.0), (0.021, 1.0), (0.01, 2.0), (0.0, 2.0)]
 )
 def test_steps_are_damped_by_what_their_gain_is_of_the_last(gain, factor):
-    state = begun(Way.STEPS)
+    state = begun(RoundKind.STOCHASTIC)
     state.gain = 0.2
-    damping.lower(state, Way.STEPS, gain)
+    damping.lower(state, RoundKind.STOCHASTIC, gain)
     assert state.damping == pytest.approx(factor)
 
 
 @pytest.mark.parametrize("before", [math.inf, 1e300])
 def test_the_first_round_has_none_before_also_of_a_run_that_resumes(before):
-    state = begun(Way.STEPS)
+    state = begun(RoundKind.STOCHASTIC)
     state.gain = before  # checkpoints have 1e300 in place of infinity
-    damping.lower(state, Way.STEPS, 0.001)
+    damping.lower(state, RoundKind.STOCHASTIC, 0.001)
     assert state.damping == pytest.approx(0.7)
 
 
 def test_steps_never_come_back_to_a_damping_that_led_to_worse_weights():
-    state = begun(Way.STEPS)
+    state = begun(RoundKind.STOCHASTIC)
     bad = state.damping
-    damping.grow(state, Way.STEPS)
+    damping.grow(state, RoundKind.STOCHASTIC)
     assert state.damping == 2 * bad
     for _ in range(20):
-        damping.lower(state, Way.STEPS, state.gain)
+        damping.lower(state, RoundKind.STOCHASTIC, state.gain)
     assert state.damping == pytest.approx(1.5 * bad)
 
 
 def test_sweeps_are_damped_less_after_every_round_and_more_after_a_bad_one():
-    state = begun(Way.SWEEPS)
+    state = begun(RoundKind.SWEEPS)
     first = state.damping
-    damping.lower(state, Way.SWEEPS, 0.0)
+    damping.lower(state, RoundKind.SWEEPS, 0.0)
     assert state.damping < first
-    damping.grow(state, Way.SWEEPS)
+    damping.grow(state, RoundKind.SWEEPS)
     assert state.damping > first
     assert state.least_damping < first
 
@@ -106,4 +106,4 @@ def test_factors_of_features_that_stay_are_kept():
     own = np.array([2.0, 3.0, 4.0], np.float32)
     found = damping.carried_over(np.array([5, 1, 9]), own, np.array([1, 2, 9]))
     assert found == pytest.approx([3.0, 1.0, 4.0])
-    assert damping.of_round(begun(Way.STEPS), 2).of_features == pytest.approx([1.0, 1.0])
+    assert damping.of_round(begun(RoundKind.STOCHASTIC), 2).of_features == pytest.approx([1.0, 1.0])

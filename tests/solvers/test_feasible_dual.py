@@ -10,6 +10,7 @@ from test_chunk_rounds import PLAN
 from test_rare_features import ALPHA, N_CLASSES, made, task_of
 
 from bigmc.objectives import objective
+from bigmc.solvers.sparse.chunks import feasible_dual
 from bigmc.solvers.sparse.chunks.dual_point import dual_point
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.feasible_dual import nearly_feasible
@@ -53,8 +54,9 @@ def places_of(dataset, spill, moved):
 )
 @pytest.mark.parametrize(("most_entries", "n_moved"), [(1 << 22, 2), (1 << 12, 1)])
 def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_no_gradient(
-    weighting, weighted, loss, residuals_of, alpha, most_entries, n_moved
+    weighting, weighted, loss, residuals_of, alpha, most_entries, n_moved, monkeypatch
 ):
+    monkeypatch.setattr(feasible_dual, "_MOST_ENTRIES", most_entries)
     X, dataset = made(weighting)
     weights = np.random.default_rng(0).random(dataset.n_samples) if weighted else None
     options = {"sample_weight": weights, "fit_intercept": True, "memory_limit": 1 << 30}
@@ -66,7 +68,7 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
     try:
         spill.add(np.arange(40))
         anchor = evaluate_by_columns(task, spill, start, near.intercept)
-        found = nearly_feasible(task, spill, anchor, most_entries)
+        found = nearly_feasible(task, spill, anchor)
         assert len(found) == n_moved
         moved = [places_of(dataset, spill, own) for own in found]
     finally:

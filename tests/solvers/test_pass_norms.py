@@ -12,7 +12,7 @@ from test_chunk_rounds import PLAN, replace, run
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.chunks.certificate import Certifier
-from bigmc.solvers.sparse.chunks.conditions import Looks
+from bigmc.solvers.sparse.chunks.conditions import Rereading
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -83,10 +83,10 @@ def test_columns_whose_bounds_exceed_the_penalty_are_read_once_more():
     found = []
     try:
         anchor = evaluate_by_columns(task, spill, Coefficients.zeros(task.width), np.zeros(4))
-        for looks in (Looks.ONCE, Looks.IF_DECISIVE):
+        for rereading in (Rereading.NONE, Rereading.DECISIVE):
             spill.n_bytes = 0
             certifier = Certifier(task, replace(PLAN, n_kept=3, free_bytes=1 << 24))
-            certified = certifier.certify(spill, anchor, none, Norms.EXACT, 1.0, looks=looks)
+            certified = certifier.certify(spill, anchor, none, Norms.EXACT, 1.0, rereading=rereading)
             found.append((certified, spill.n_bytes))
     finally:
         spill.close()
@@ -125,8 +125,8 @@ def test_columns_are_read_as_often_as_memory_asks_for_those_of_the_largest_bound
     try:
         anchor = evaluate_by_columns(task, spill, Coefficients.zeros(task.width), np.zeros(4))
         bounds, exact = (
-            Certifier(task, plan).certify(spill, anchor, none, Norms.EXACT, 1.0, looks=looks).sums.norms
-            for looks in (Looks.ONCE, Looks.AT_ALL_IN_DOUBT)
+            Certifier(task, plan).certify(spill, anchor, none, Norms.EXACT, 1.0, rereading=again).sums.norms
+            for again in (Rereading.NONE, Rereading.ALL_IN_DOUBT)
         )
     finally:
         spill.close()

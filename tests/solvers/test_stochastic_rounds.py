@@ -12,7 +12,7 @@ from test_stochastic_start import ROOMY, Given, residual_of, shrunk, shuffled, t
 from bigmc.objectives import PENALTIES
 from bigmc.progress import silent
 from bigmc.solvers.sparse.chunks import damping
-from bigmc.solvers.sparse.chunks.candidate_gradients import changes
+from bigmc.solvers.sparse.chunks.candidate_gradients import gradient_changes
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
@@ -20,9 +20,9 @@ from bigmc.solvers.sparse.chunks.stochastic_rounds import (
     Damped,
     Point,
     RowSteps,
-    changes_by_rows,
     evaluate_by_rows,
     follow_rows,
+    gradient_changes_by_rows,
 )
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import exact_rows
@@ -81,8 +81,8 @@ def test_other_weights_of_some_samples_change_what_they_do_by_columns(loss, open
     other = np.roll(coef.rows[:7], 1, axis=0)
     moved = [MovedSamples(pieces, coef, coef.features[:7], other, intercept[::-1].copy(), 0.0)]
     point = evaluate_by_columns(task, spill, coef, intercept)
-    found = changes_by_rows(task, spill, Point(coef, intercept), moved, 4000)
-    wanted = changes(task, spill, point, moved)
+    found = gradient_changes_by_rows(task, spill, Point(coef, intercept), moved, 4000)
+    wanted = gradient_changes(task, spill, point, moved)
     np.testing.assert_allclose(found[:, :5], wanted[:, :5], rtol=1e-4, atol=1e-7)
 
 

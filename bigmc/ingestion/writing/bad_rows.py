@@ -48,8 +48,6 @@ def _reject(batch: Batch, part: Part, position: int, reason: str) -> Reject:
 
 def _select(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
     """Return the marked rows of a batch; its rejects and bytes stay with the original."""
-    if rows.all():
-        return batch
     mask = pa.array(rows)
     return Batch(
         table=None if batch.table is None else batch.table.filter(mask),

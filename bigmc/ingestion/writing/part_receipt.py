@@ -17,6 +17,11 @@ NAMES, REJECTS = "names.parquet", "rejects.parquet"
 """Tables of a part, and of the dataset: names of hashed features, and rows set aside."""
 
 
+def part_folder(parts: Path, number: int) -> Path:
+    """Return the folder of a finished part, given that of all parts."""
+    return parts / f"{number:06d}"
+
+
 @dataclass(frozen=True)
 class PartReceipt:
     """The contents of a finished part, as plain data stored next to it.
@@ -67,4 +72,4 @@ class PartReceipt:
         """Yield the part's table of this name, if it has one, given the folder of all parts."""
         for file in self.tables:
             if file.path == name:
-                yield read_work_table(parts / f"{self.part:06d}" / name, file)
+                yield read_work_table(part_folder(parts, self.part) / name, file)

@@ -18,7 +18,7 @@ from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt
+from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt, part_folder
 from bigmc.ingestion.writing.pipeline import Crew
 from bigmc.ingestion.writing.shard_placement import PartShard, Placing
 from bigmc.lazy import LazyModule
@@ -78,7 +78,7 @@ class Publication:
         parts = self.parts
         trim()  # once in an ingest: what is left to do needs little of what the parts have freed
         # Without their labels, which are read again where they are needed: every part may have all of them.
-        receipts = [replace(PartReceipt.read(self._folder_of(part)), labels=[]) for part in parts]
+        receipts = [replace(self._receipt(part), labels=[]) for part in parts]
         classes = self._classes(receipts)
         trim_if_full()
         with Crew(self._n_threads) as crew:
@@ -119,8 +119,8 @@ class Publication:
     def _memory(self) -> int:
         return (self.limit - FIXED_COST) // 3
 
-    def _folder_of(self, part: Part) -> Path:
-        return self.folder / f"{part.index:06d}"
+    def _receipt(self, part: Part) -> PartReceipt:
+        return PartReceipt.read(part_folder(self.folder, part.index))
 
     def _classes(self, receipts: Sequence[PartReceipt]) -> list[object]:
         guessed = self.parts[0].format in TEXT_FORMATS - {"jsonl"}
@@ -143,7 +143,7 @@ class Publication:
     ) -> list[ShardEntry]:
         """Put the shards in their final places, small ones merged; earlier attempts may have done some."""
         shards = [
-            PartShard(self._folder_of(part) / local.name, local, codes)
+            PartShard(part_folder(self.folder, part.index) / local.name, local, codes)
             for part, receipt, codes in zip(
                 self.parts,
                 receipts,
@@ -158,7 +158,7 @@ class Publication:
         return placing.place(shards, progress)
 
     def _labels(self, part: Part) -> list[object]:
-        return PartReceipt.read(self._folder_of(part)).labels
+        return self._receipt(part).labels
 
     def _tables(self, receipts: Sequence[PartReceipt], name: str) -> Iterator[pa.Table]:
         for receipt in receipts:

@@ -158,6 +158,10 @@ class Problem:
             return np.ones(len(features))
         return self.column_scale[features].astype(np.float64)
 
+    def padded(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values of the classes as the row of a feature, zeros in the pads."""
+        return np.pad(values, (0, self.width - len(values)))[None]
+
     def _row_parts(self) -> list[tuple[int, int]]:
         return [(i, min(i + _PART_ROWS, self.n_samples)) for i in range(0, self.n_samples, _PART_ROWS)]
 

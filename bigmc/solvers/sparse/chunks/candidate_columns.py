@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.solvers.sparse.chunks.certificate import Certified, Further
-from bigmc.solvers.sparse.chunks.conditions import Looks
-from bigmc.solvers.sparse.chunks.damping import Way
+from bigmc.solvers.sparse.chunks.conditions import Rereading
+from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.evaluation import dual_norms, evaluate_by_columns
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
@@ -97,9 +97,9 @@ class CandidateColumns:
         """Return whether rounds take stochastic steps (`bigmc.solvers.sparse.chunks.stochastic_rounds`)."""
         return self._plan.goes_by_rows(sum(map(len, state.layers)))
 
-    def way(self, state: State) -> Way:
+    def round_kind(self, state: State) -> RoundKind:
         """Return what rounds do."""
-        return Way.STEPS if self.by_rows(state) else Way.SWEEPS
+        return RoundKind.STOCHASTIC if self.by_rows(state) else RoundKind.SWEEPS
 
     def evaluate(self, point: Point, rare: RareFeatures | None = None) -> Evaluated:
         """Return objective and gradient of the candidates at some weights; one reading of the columns.
@@ -190,11 +190,12 @@ class CandidateColumns:
         in_chunks = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
         return in_chunks and plan.holds(spill.held_bytes, n_features, spill.n_chunks)
 
-    def looks(self, state: State) -> Looks:
+    def rereading(self, state: State) -> Rereading:
         """Return which columns a pass reads once more: with many candidates more of them are to be found."""
         if self.by_rows(state):
-            return Looks.AT_ALL_IN_DOUBT
-        return Looks.IF_DECISIVE if state.history else Looks.ONCE  # at first it is not known what has weights
+            return Rereading.ALL_IN_DOUBT
+        # at first it is not known what has weights
+        return Rereading.DECISIVE if state.history else Rereading.NONE
 
     def worth_keeping(self, state: State) -> NDArray[np.int64] | None:
         """Return the candidates that the columns should be written anew for, or None if that does not pay.
@@ -247,25 +248,20 @@ class CandidateColumns:
             return np.flatnonzero(certified.sums.norms > np.float32(_CANDIDATE * self._task.alpha))
         return union(certified.chosen, certified.measured.doubted)
 
-    def waited_for(self, certified: Certified) -> NDArray[np.int64]:
-        """Return the features written by a pass that others may wait for, see `missing`.
-
-        None where norms have signs: all others are known then, and the bound of the next pass would go by
-        them. On categoricals it was .36 below the objective, and .0099 without waiting.
-        """
-        return certified.written[:0] if certified.sums.signed else certified.written
-
-    def missing(self, state: State, features: NDArray[np.int64], written: NDArray[np.int64]) -> bool:
+    def missing(self, state: State, features: NDArray[np.int64], certified: Certified) -> bool:
         """Return whether too many of these features violate optimality and are no candidates.
 
-        The next pass may write them on its way: they can wait where those `written` by the last one, which
-        are among the candidates, violate more.
+        The next pass may write them on its way: they can wait where those that the last one wrote, which are
+        among the candidates, violate more. None waits where norms have signs: all are known then, and the
+        bound of the next pass would go by them. On categoricals it was .36 below the objective, and .0099
+        without waiting.
         """
         assert state.norms is not None
         excess = state.norms - np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
         np.maximum(excess, 0.0, out=excess)
         left = float(excess[np.setdiff1d(features, joined(state))].sum())
-        return left > _CAN_WAIT * float(excess[written].sum())
+        others = 0.0 if certified.sums.signed else float(excess[certified.written].sum())
+        return left > _CAN_WAIT * others
 
     def known_features(self, state: State) -> NDArray[np.int64]:
         """Return the features whose gradients the next pass keeps, in increasing order.

@@ -8,8 +8,7 @@ and what these samples change, which takes no more than their own columns. Passe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,29 +16,9 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.chunks.evaluation import Evaluation, measures_of
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
-from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
-
-
-class Pass(Protocol):
-    """A pass over all shards: what it found, the features it kept, and other weights of some samples."""
-
-    @property
-    def sums(self) -> PassSums:
-        """Its sums."""
-        ...
-
-    @property
-    def chosen(self) -> NDArray[np.int64]:
-        """Features whose gradients were kept, increasing."""
-        ...
-
-    @property
-    def moved(self) -> Sequence[MovedSamples]:
-        """Other weights of some samples."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +37,7 @@ class Measured:
     measures: Measures
 
 
-def changes(
+def gradient_changes(
     task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples]
 ) -> NDArray[np.float64] | None:
     """Return what samples with other weights change in the gradients at a point.
@@ -93,37 +72,3 @@ def measured_at(task: ChunkTask, spill: Spill, point: Evaluated) -> Measured:
     measures = measures_of(task, point, spill.features_by_layer)
     order = np.argsort(spill.features)
     return Measured(spill.features[order], Measures(*(array[order] for array in measures)))
-
-
-def extended(
-    task: ChunkTask,
-    spill: Spill,
-    point: Evaluated,
-    before: NDArray[np.int64],
-    made: Pass,
-) -> Evaluated:
-    """Return a point with the gradients of all features of the spill, those written by a pass too.
-
-    Parameters
-    ----------
-    task : ChunkTask
-    spill : Spill
-    point : Evaluated
-    before : int64 array
-        Features whose gradients the point has, in its order.
-    made : Pass
-    """
-    features = spill.features
-    order = np.argsort(before)
-    place = np.searchsorted(before, features, sorter=order)
-    same = place < len(before)
-    same[same] = before[order[place[same]]] == features[same]
-    known, at = order[place[same]], np.searchsorted(made.chosen, features[~same])
-    gradient = np.empty((len(features), task.width), point.gradient.dtype)
-    curvature = np.empty(len(features), point.curvature.dtype)
-    gradient[same], curvature[same] = point.gradient[known], point.curvature[known]
-    curvature[~same] = made.sums.curvature[at]
-    new = task.objective.loss.unpacked(made.sums.gradient[at], task.n_classes, task.width)
-    changed = changes(task, spill, point, made.moved)
-    gradient[~same] = new if changed is None else new - changed[~same]
-    return replace(point, gradient=gradient, curvature=curvature)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
 from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
-from bigmc.solvers.sparse.chunks.candidate_gradients import measured_at
+from bigmc.solvers.sparse.chunks.candidate_gradients import gradient_changes, measured_at
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunks.column_pass import column_sums
-from bigmc.solvers.sparse.chunks.conditions import Conditions, FurtherReadings, Looks, measured
+from bigmc.solvers.sparse.chunks.conditions import Conditions, FurtherReadings, Rereading, measure
 from bigmc.solvers.sparse.chunks.dual_point import dual_point
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
@@ -86,7 +86,7 @@ class Certifier:
         norms: Norms,
         last_scale: float,
         further: Further = None,
-        looks: Looks = Looks.ONCE,
+        rereading: Rereading = Rereading.NONE,
     ) -> Certified:
         """Make a pass; its bytes are added to those of the spill.
 
@@ -106,7 +106,7 @@ class Certifier:
         further : int64 array or callable, optional
             Features whose columns become a layer of the spill while shards are read, or what names them by
             the gradients of some shards.
-        looks : Looks, optional
+        rereading : Rereading, optional
         """
         task = self._task
         scales: tuple[float, ...] = ()
@@ -124,10 +124,10 @@ class Certifier:
         else:
             sums = column_sums(task, spill, request, point, moved)
         again = None
-        if looks is not Looks.ONCE and not rough:
+        if rereading is not Rereading.NONE and not rough:
             read = partial(self._read_again, spill, point, moved)
-            again = FurtherReadings(task, self._plan, looks, request, spill.size, read)
-        kept = measured(task, self._plan, sums, chosen, point.coef)
+            again = FurtherReadings(task, self._plan, rereading, request, spill.size, read)
+        kept = measure(task, self._plan, sums, chosen, point.coef)
         conditions = Conditions.of(task, sums, kept, candidates, again)
         found = partial(Certified, sums, conditions, written=written, chosen=chosen, moved=moved)
         if rough or (task.fit_intercept and not moved):
@@ -278,3 +278,38 @@ class Certifier:
             measured,
             entropy,
         )
+
+
+def with_gradients_of_written(
+    task: ChunkTask,
+    spill: Spill,
+    point: Evaluated,
+    before: NDArray[np.int64],
+    certified: Certified,
+) -> Evaluated:
+    """Return a point with the gradients of all features of the spill, those written by a pass too.
+
+    Parameters
+    ----------
+    task : ChunkTask
+    spill : Spill
+    point : Evaluated
+    before : int64 array
+        Features whose gradients the point has, in its order.
+    certified : Certified
+        Of a pass that wrote the others.
+    """
+    features = spill.features
+    order = np.argsort(before)
+    place = np.searchsorted(before, features, sorter=order)
+    same = place < len(before)
+    same[same] = before[order[place[same]]] == features[same]
+    known, at = order[place[same]], np.searchsorted(certified.chosen, features[~same])
+    gradient = np.empty((len(features), task.width), point.gradient.dtype)
+    curvature = np.empty(len(features), point.curvature.dtype)
+    gradient[same], curvature[same] = point.gradient[known], point.curvature[known]
+    curvature[~same] = certified.sums.curvature[at]
+    new = task.objective.loss.unpacked(certified.sums.gradient[at], task.n_classes, task.width)
+    changed = gradient_changes(task, spill, point, certified.moved)
+    gradient[~same] = new if changed is None else new - changed[~same]
+    return replace(point, gradient=gradient, curvature=curvature)

@@ -28,16 +28,16 @@ _NEARLY, _MOST_READINGS = 1e-3, 3
 _LARGER = 1.3
 
 
-class Looks(Enum):
-    """Of which features a pass reads the columns again: none, or those whose bounds are above the penalty.
+class Rereading(Enum):
+    """Which columns are read again after a pass.
 
-    Either all of these, or those whose bounds are above the gradients that are known: these alone decide what
-    the pass proves.
+    A feature is in doubt if the bound of its gradient is above the penalty, and decisive if that bound is
+    also above the norms of all gradients that are known: what the pass proves depends on it.
     """
 
-    ONCE = auto()
-    IF_DECISIVE = auto()
-    AT_ALL_IN_DOUBT = auto()
+    NONE = auto()
+    DECISIVE = auto()
+    ALL_IN_DOUBT = auto()
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class FurtherReadings:
     ----------
     task : ChunkTask
     plan : ChunkPlan
-    looks : Looks
+    rereading : Rereading
     request : PassRequest
         Of the pass.
     spill_size : tuple of int
@@ -112,7 +112,7 @@ class FurtherReadings:
 
     task: ChunkTask
     plan: ChunkPlan
-    looks: Looks
+    rereading: Rereading
     request: PassRequest
     spill_size: tuple[int, int]
     add_up: Callable[[PassRequest], PassSums]
@@ -128,7 +128,7 @@ class FurtherReadings:
                 break
             again = self.add_up(request)
             nothing = Coefficients.zeros(self.task.width)
-            norms = measured(self.task, self.plan, again, doubtful, nothing).measures.norms
+            norms = measure(self.task, self.plan, again, doubtful, nothing).measures.norms
             sums.norms[doubtful] = again.rounded_up(norms, sums.norms[doubtful])
             features, all_features = union(features, doubtful), union(all_features, doubtful)
         return features
@@ -137,7 +137,7 @@ class FurtherReadings:
         """Return the features to read next, increasing, those with the largest bounds, and how."""
         reading, alpha = self.plan.reading(*self.spill_size, len(self.request.features)), self.task.alpha
         norms, least = sums.norms[known], alpha * (1.0 + _NEARLY)
-        if self.looks is Looks.IF_DECISIVE:
+        if self.rereading is Rereading.DECISIVE:
             least = max(least, float(norms.max(initial=0.0)))
         sums.norms[known] = 0.0
         doubtful = known[:0]
@@ -159,7 +159,7 @@ class FurtherReadings:
         return doubtful, request
 
 
-def measured(
+def measure(
     task: ChunkTask, plan: ChunkPlan, sums: PassSums, features: NDArray[np.int64], coef: Coefficients
 ) -> Measured:
     """Measure the gradients that were added up, of increasing `features`."""

@@ -34,7 +34,6 @@ from bigmc.solvers.sparse.steps.chunk_parts import (
     Part,
     centred_parts,
     gradients_of,
-    padded,
     places_among_candidates,
     plain_parts,
     set_scores,
@@ -212,6 +211,5 @@ def _level_terms(problem: Problem, level: NDArray[np.float64], anchor: Evaluated
     )
     more = max(anchor.intercept_curvature - intercept_curvature, 0.0)
     more += damping * anchor.intercept_curvature * float(np.sqrt(_ENTRIES / problem.n_samples))
-    return Terms(
-        padded(problem, anchor.intercept_gradient - intercept_gradient - more * level), np.array([more])
-    )
+    tilt = anchor.intercept_gradient - intercept_gradient - more * level
+    return Terms(problem.padded(tilt), np.array([more]))

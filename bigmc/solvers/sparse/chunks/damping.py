@@ -31,25 +31,25 @@ _LEAST, _GROWTH = 0.02, 2.0
 _RANGE, _CHANGE = (0.1, 30.0), (0.5, 4.0)
 
 
-class Way(Enum):
+class RoundKind(Enum):
     """What rounds do: sweeps over chunks, or stochastic steps along samples."""
 
     SWEEPS = auto()
-    STEPS = auto()
+    STOCHASTIC = auto()
 
 
-def begin(state: State, way: Way, n_chunks: int, n_samples: int) -> None:
+def begin(state: State, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
     """Set the damping of the first round over so many chunks, or along so many samples."""
-    if way is Way.SWEEPS:
+    if kind is RoundKind.SWEEPS:
         state.damping = max(_LEAST_OF_SWEEPS, _SWEEPS * n_chunks)
     else:
         state.damping = _STEPS * (max(n_samples, _SAMPLES) / _SAMPLES) ** -_POWER
     state.least_damping = _LEAST
 
 
-def lower(state: State, way: Way, gain: float) -> None:
+def lower(state: State, kind: RoundKind, gain: float) -> None:
     """Set the damping after a round that gained this share of the objective; the state has the last gain."""
-    if way is Way.SWEEPS:
+    if kind is RoundKind.SWEEPS:
         factor = _DECAY_OF_SWEEPS
     elif state.gain > 1.0 or gain >= _FAIR * state.gain:  # there was none before, or noise takes little
         factor = _DECAY_OF_STEPS
@@ -58,9 +58,9 @@ def lower(state: State, way: Way, gain: float) -> None:
     state.damping = max(state.least_damping, factor * state.damping)
 
 
-def grow(state: State, way: Way) -> None:
+def grow(state: State, kind: RoundKind) -> None:
     """Set the damping after a round whose weights were worse than those before."""
-    if way is Way.STEPS:
+    if kind is RoundKind.STOCHASTIC:
         state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
     state.damping *= _GROWTH
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.sparse.chunks.candidate_gradients import changes
+from bigmc.solvers.sparse.chunks.candidate_gradients import gradient_changes
 from bigmc.solvers.sparse.chunks.evaluation import relative_norms
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples, nearly_feasible, taken_back
 from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
-from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, changes_by_rows
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, gradient_changes_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -80,8 +80,8 @@ def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated)
     return dual if task.objective.ridge > 0 or not moved or not few else chunks.take_back(dual)
 
 
-class _Out(NamedTuple):
-    """What gradients are out of their balls by, in units of alpha: the largest, and all together."""
+class _Excess(NamedTuple):
+    """By how much gradients are out of their balls, in units of alpha: at most, and in sum."""
 
     largest: float
     total: float
@@ -105,10 +105,12 @@ class _Chunks:
         """Return a dual point with other weights of more samples."""
         task, spill, point = self._task, self._spill, dual.point
         if not self._by_rows:
-            return dual.with_changes(moved, changes(task, spill, point, moved))
+            return dual.with_changes(moved, gradient_changes(task, spill, point, moved))
         rounded = [own.rounded() for own in moved]
         weights = Point(point.coef, point.intercept)
-        changed = changes_by_rows(task, spill, weights, rounded, self._plan.row_bytes) if moved else None
+        changed = (
+            gradient_changes_by_rows(task, spill, weights, rounded, self._plan.row_bytes) if moved else None
+        )
         return dual.with_changes(rounded, changed)
 
     def take_back(self, dual: ChunkDual) -> ChunkDual:
@@ -116,7 +118,7 @@ class _Chunks:
         task, spill = self._task, self._spill
         moved = {piece.chunk for own in dual.moved for piece in own.pieces}
         others = [number for number in range(spill.n_chunks) if number not in moved]
-        out, made_up, in_vain = self._out(dual.point), _MADE_UP, 0
+        out, made_up, in_vain = self._excess(dual.point), _MADE_UP, 0
         for number in others[:_MOST_FURTHER]:
             n_bytes = sum(own.rows.nbytes for own in dual.moved)
             if out.largest <= _LEFT * task.tol or in_vain == _IN_VAIN or n_bytes > self._most_bytes:
@@ -125,7 +127,7 @@ class _Chunks:
             point = replace(dual.point, intercept_gradient=level)
             more = taken_back(task, spill, point, number, made_up, most_features=self.most_features)
             better = self.with_samples(dual, [more]) if more else dual
-            left = self._out(better.point)
+            left = self._excess(better.point)
             if left.largest > 0.5 * out.largest:
                 made_up *= _MORE
             in_vain += 1
@@ -133,10 +135,10 @@ class _Chunks:
                 dual, out, in_vain = better, left, 0
         return dual
 
-    def _out(self, point: Evaluated) -> _Out:
+    def _excess(self, point: Evaluated) -> _Excess:
         """Return how far the gradients of the candidates are out of their balls."""
         excess = np.maximum(self._norms(point) - 1.0, 0.0)
-        return _Out(float(excess.max(initial=0.0)), float(excess.sum()))
+        return _Excess(float(excess.max(initial=0.0)), float(excess.sum()))
 
     def _norms(self, point: Evaluated) -> NDArray[np.float64]:
         """Return the dual norms of the gradients of all candidates, in units of alpha."""

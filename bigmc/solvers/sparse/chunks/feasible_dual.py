@@ -39,7 +39,6 @@ from bigmc.solvers.sparse.steps.chunk_parts import (
     Part,
     centred_parts,
     gradients_of,
-    padded,
     plain_parts,
     set_scores,
     shift_of,
@@ -113,7 +112,6 @@ def nearly_feasible(
     task: ChunkTask,
     spill: Spill,
     anchor: Evaluated,
-    most_entries: int = _MOST_ENTRIES,
     most_features: int | None = None,
 ) -> list[MovedSamples]:
     """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
@@ -129,16 +127,14 @@ def nearly_feasible(
     spill : Spill
     anchor : Evaluated
         Of the weights that the spill's candidates have.
-    most_entries : int, optional
-        Of a chunk with more entries some pieces do; fewer chunks than have more are moved together.
     most_features : int, optional
         Candidates whose weights change, if there are more in the one layer of the spill.
     """
     movable = Movable.of(task, spill, anchor, most_features)
     needed = _needed_entries(task, movable, _MADE_UP)
-    together, found = _n_together(task, spill, anchor, most_entries), list[MovedSamples]()
+    together, found = _n_together(task, spill, anchor), list[MovedSamples]()
     for number in range(spill.n_chunks if together > 1 else 0):
-        chunk = _ChunkOf(number, together, most_entries)
+        chunk = _MovedChunk(number, together)
         if moved := _moved(task, spill, movable, needed, chunk, [_Attempt.CANDIDATES]):
             found.append(moved)
         if len(found) == together:
@@ -147,7 +143,7 @@ def nearly_feasible(
             break
     attempts = list(_Attempt)[1 if spill.n_chunks == 1 else 0 :]
     for number in range(spill.n_chunks):
-        chunk = _ChunkOf(number, 1, most_entries)
+        chunk = _MovedChunk(number, 1)
         if moved := _moved(task, spill, movable, needed, chunk, attempts):
             return [moved]
     return []
@@ -159,7 +155,6 @@ def taken_back(
     point: Evaluated,
     number: int,
     made_up: float,
-    most_entries: int = _MOST_ENTRIES,
     most_features: int | None = None,
 ) -> MovedSamples | None:
     """Return weights for the samples of a chunk that take gradients back which a dual point leaves outside.
@@ -177,23 +172,20 @@ def taken_back(
     made_up : float
         Violation of a feature in units of alpha, in those of the share of its entries that the chunk has, at
         most; those that violate more stay outside if they have few entries.
-    most_entries : int, optional
-        Of a chunk with more entries some pieces do.
     most_features : int, optional
         As for `nearly_feasible`.
     """
     movable = Movable.of(task, spill, point, most_features)
     needed = _needed_entries(task, movable, made_up)
-    chunk = _ChunkOf(number, 1, most_entries, Steps.PROJECTIONS)
+    chunk = _MovedChunk(number, 1, Steps.PROJECTIONS)
     return _moved(task, spill, movable, needed, chunk, [_Attempt.CANDIDATES])
 
 
-class _ChunkOf(NamedTuple):
-    """A chunk whose dual variables are moved, of so many, its entries at most, and how they are moved."""
+class _MovedChunk(NamedTuple):
+    """A chunk whose dual variables are moved, the number of chunks that are, and the steps that move them."""
 
     number: int
     together: int
-    most_entries: int
     steps: Steps = Steps.ALL
 
 
@@ -202,11 +194,11 @@ def _moved(
     spill: Spill,
     movable: Movable,
     needed: Sequence[NDArray[np.float64]],
-    moved: _ChunkOf,
+    moved: _MovedChunk,
     attempts: Sequence[_Attempt],
 ) -> MovedSamples | None:
     """Return weights for the samples of a chunk that bring its part of the violations to an end, or None."""
-    pieces = _some_pieces(task, spill, moved.number, moved.most_entries)
+    pieces = _some_pieces(task, spill, moved.number)
     chunk, anchor = movable.columns_of(spill.read(pieces)), movable.point
     if chunk.samples.weightless:
         return None
@@ -240,20 +232,20 @@ def _changed(
     return features, np.concatenate([own[at] for own, at in zip(rows, changed, strict=True)])
 
 
-def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated, most_entries: int) -> int:
+def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated) -> int:
     """Return the number of chunks that are moved together."""
     n_entries = int(task.dataset.column_nnz(spill.features).sum())
-    by_entries = most_entries * spill.n_chunks // max(n_entries, 1)
+    by_entries = _MOST_ENTRIES * spill.n_chunks // max(n_entries, 1)
     by_bytes = _MOST_BYTES // max(anchor.coef.rows.size * 8, 1)
     return max(1, min(spill.n_chunks // 2, by_entries, by_bytes))  # some cannot make up for their part
 
 
-def _some_pieces(task: ChunkTask, spill: Spill, number: int, most_entries: int) -> list[Piece]:
+def _some_pieces(task: ChunkTask, spill: Spill, number: int) -> list[Piece]:
     """Return the pieces of a chunk, or so many of them that sweeps take no more time than passes do."""
     pieces = spill.pieces_of_chunk(number)
     n_entries = int(task.dataset.column_nnz(spill.features).sum())
     n_rows = sum(piece.n_rows for piece in pieces)
-    share = most_entries / max(1, n_entries * n_rows // max(task.dataset.n_samples, 1))
+    share = _MOST_ENTRIES / max(1, n_entries * n_rows // max(task.dataset.n_samples, 1))
     n_chosen = min(len(pieces), max(_FEWEST_PIECES, math.ceil(share * len(pieces))))
     return [pieces[k * len(pieces) // n_chosen] for k in range(n_chosen)]
 
@@ -290,17 +282,17 @@ def _minimise(
     anchor: Evaluated,
     rows: Sequence[NDArray[np.float64]],
     parts: Sequence[Part],
-    of: _ChunkOf,
+    chunks: _MovedChunk,
 ) -> tuple[NDArray[np.float64], float] | None:
     """Move the weights of some parts; return the intercept, if any, and what is left of its gradient.
 
     The scores of the problem are those of the anchor. Its samples stand for those of all chunks that are
     moved together.
     """
-    together = of.together
+    together = chunks.together
     own, share = problem.margins(), together * problem.weight_sum / task.weight_sum
     others = task.weight_sum / (2.0 * together) * anchor.intercept_gradient - own.intercept_gradient
-    of_level = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
+    of_level = Terms(problem.padded(problem.two_over_n * others), np.zeros(1))
     problem.fill_residuals()
     ridge = task.objective.ridge / share
     terms = [
@@ -321,7 +313,7 @@ def _minimise(
             most_visits = max(_FREE_VISITS, _VISITS * task.dataset.nnz) // together
             most_visits = most_visits * _MANY_CLASSES // max(_MANY_CLASSES, task.width)
             moved = MovedParts(steps, parts, terms, level, of_level if task.fit_intercept else None)
-            moved.move(_TARGET * task.tol * alpha, most_visits, of.steps)
+            moved.move(_TARGET * task.tol * alpha, most_visits, chunks.steps)
             steps.end()
             now = problem.margins()
             if task.fit_intercept:

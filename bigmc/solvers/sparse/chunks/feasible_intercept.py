@@ -20,7 +20,6 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.spill import Piece, Spill
 from bigmc.solvers.sparse.state import Evaluated
-from bigmc.solvers.sparse.steps.chunk_parts import padded
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
 
@@ -75,7 +74,7 @@ def _moved(
     """Return an intercept for samples that makes up for a share of the gradient of all samples."""
     own, level = problem.margins(), anchor.intercept.copy()
     others = share * task.weight_sum / 2.0 * anchor.intercept_gradient - own.intercept_gradient
-    terms = Terms(padded(problem, problem.two_over_n * others), np.zeros(1))
+    terms = Terms(problem.padded(problem.two_over_n * others), np.zeros(1))
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # there may be no minimum
             now = improve_intercept(problem, level, _STEPS, terms, own)

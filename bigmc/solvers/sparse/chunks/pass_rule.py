@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigmc.solvers.sparse.chunks.damping import Way
+from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.evaluation import distance, relative_norms
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.state import State
@@ -21,7 +21,7 @@ _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
 _FOR_RARE, _FEW_ENTRIES, _RARE_VIOLATION = 5, 50, 0.1
 
 
-def pass_is_due(task: ChunkTask, state: State, way: Way, max_passes: float) -> bool:
+def pass_is_due(task: ChunkTask, state: State, kind: RoundKind, max_passes: float) -> bool:
     """Return whether a pass over everything is worth more than another round.
 
     First it is for the candidates that are missing, later for the gap, which the violations make: chunks can
@@ -37,7 +37,7 @@ def pass_is_due(task: ChunkTask, state: State, way: Way, max_passes: float) -> b
         return False
     # with several chunks the dual variables of one of them take out what is left of the violations
     several, no_more = state.n_chunks > 1, state.nnz_read / nnz >= max_passes
-    for_rare = way is Way.STEPS and state.history and state.rounds <= _FOR_RARE and not no_more
+    for_rare = kind is RoundKind.STOCHASTIC and state.history and state.rounds <= _FOR_RARE and not no_more
     if for_rare and _largest_of_rare(task, state) > 1.0 + _RARE_VIOLATION:
         return False
     if n_passes <= _FOR_CANDIDATES or several or no_more or state.gain <= 0.0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,6 @@ from bigmc.solvers.sparse.problem import Problem
 
 #: Sums of single precision are taken for larger by this for every part that is added.
 _ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
-
-
-def _no_features() -> NDArray[np.int64]:
-    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -40,12 +36,12 @@ class PassRequest:
         Parts that a shard is cut into, so that the scores of one fit into memory.
     held_bytes : int
         Decoded columns of a shard that is cut are held in memory for all its parts, so many bytes at a time.
+    left_out : int64 array
+        Features of which nothing is wanted, increasing.
     every : int
         Of so many parts of a shard one is gone through.
     only : bool
         Nothing is wanted of other features; gradients are added up in single precision.
-    left_out : int64 array
-        Features of which nothing is wanted, increasing.
     """
 
     objective: Objective
@@ -55,11 +51,11 @@ class PassRequest:
     scales: tuple[float, ...]
     block_bytes: int
     block_columns: int
-    shard_parts: int = 1
-    held_bytes: int = 0
+    shard_parts: int
+    held_bytes: int
+    left_out: NDArray[np.int64]
     every: int = 1
     only: bool = False
-    left_out: NDArray[np.int64] = field(default_factory=_no_features)
 
 
 @dataclass

@@ -22,8 +22,7 @@ from bigmc.solvers.loop import Fingerprint
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
-from bigmc.solvers.sparse.chunks.candidate_gradients import extended
-from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further
+from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, with_gradients_of_written
 from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.chunks.corrected_loss import Weights, descend, improve, violation_to_reach
 from bigmc.solvers.sparse.chunks.evaluation import Evaluation
@@ -76,14 +75,14 @@ class ChunkRounds:
                 if not state.rounds:
                     self._drop_candidates()
                     give_back_free_pages()  # rounds and passes keep arrays of other sizes
-                    certificate = self._certify(max_passes, progress)
+                    certificate = self._certify(progress)
                     give_back_free_pages()
                     over = self._passes >= max_passes or (self._task.is_late and len(state.history) > 1)
                     if certificate.gap <= self._task.tol or over:
                         return certificate
                     self._save(checkpoint, run)
-                way = self._columns.way(state)
-                while not (pass_is_due(self._task, state, way, max_passes) or self._task.is_late):
+                kind = self._columns.round_kind(state)
+                while not (pass_is_due(self._task, state, kind, max_passes) or self._task.is_late):
                     self._round(progress)
                     self._save(checkpoint, run)
                 self._settle(progress)
@@ -205,16 +204,16 @@ class ChunkRounds:
         state.damping *= state.n_chunks / n_chunks
 
     def _take(self, layers: list[NDArray[np.int64]]) -> bool:
-        """Take other candidates, and write their columns; return whether rounds go another way with them."""
-        state, before, way = self.state, joined(self.state), self._columns.way(self.state)
+        """Take other candidates, and write their columns; return whether the kind of rounds changes."""
+        state, before, kind = self.state, joined(self.state), self._columns.round_kind(self.state)
         state.layers = layers
         self._write()
         state.own_damping = damping.carried_over(before, state.own_damping, joined(state))
-        if another := self._columns.way(state) is not way:
+        if another := self._columns.round_kind(state) is not kind:
             state.damping, state.own_damping = 0.0, state.own_damping[:0]
         return another
 
-    def _certify(self, max_passes: float, progress: ProgressCallback) -> Certificate:
+    def _certify(self, progress: ProgressCallback) -> Certificate:
         """Make a pass, and choose the candidates of the rounds that follow."""
         task, state = self._task, self.state
         assert state.anchor is not None
@@ -222,15 +221,15 @@ class ChunkRounds:
         certified = self._pass(self._columns.known_features(state), further)
         state.norms = certified.sums.norms
         state.lower = max(state.lower, certified.lower)
-        self._record(certified.measured, max_passes, progress)
+        self._record(certified.measured, progress)
         certificate = Certificate.of(state.lower, state.anchor.objective)
-        if certificate.gap > task.tol and self._passes < max_passes:
+        if certificate.gap > task.tol and self._passes < self._max_passes:
             before, spill = joined(state), self._columns.spill
             if len(certified.written):
                 state.layers = [*state.layers, certified.written]
             # what was written on the way is named by estimates, or did not fit: the rest decides the bound
             known = self._columns.known_after(certified)
-            missing = self._columns.missing(state, known, self._columns.waited_for(certified))
+            missing = self._columns.missing(state, known, certified)
             by_rows = self._columns.by_rows(state)
             if missing or (further is None and not by_rows and not self._columns.complete(state)):
                 self._take(self._columns.choose(state, union(known, before)))
@@ -239,25 +238,27 @@ class ChunkRounds:
             if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
                 self._evaluate()
             elif len(new):
-                state.anchor = extended(task, spill, state.anchor, before, certified)
+                state.anchor = with_gradients_of_written(task, spill, state.anchor, before, certified)
                 self._count_spill()
             state.rounds, state.gain = 1, math.inf
         return certificate
 
     def _pass(self, chosen: NDArray[np.int64], further: Further = None) -> Certified:
         """Make a pass that keeps the gradients of `chosen`, and writes what is likely to need weights."""
-        state, by, looks = self.state, (self._norms, self.state.scale), self._columns.looks(self.state)
+        state, columns = self.state, self._columns
         assert state.anchor is not None
         state.norms = None  # there are others after it
-        certified = self._certifier.certify(self._columns.spill, state.anchor, chosen, *by, further, looks)
+        certified = self._certifier.certify(
+            columns.spill, state.anchor, chosen, self._norms, state.scale, further, columns.rereading(state)
+        )
         self._norms, state.scale, state.doubted = Norms.EXACT, certified.scale, certified.measured.doubted
         self._count_spill()
         return certified
 
-    def _record(self, measured: Conditions, max_passes: float, progress: ProgressCallback) -> None:
+    def _record(self, measured: Conditions, progress: ProgressCallback) -> None:
         history = self.state.history
         history.append(figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept))
-        progress(message(history[-1], max_passes))
+        progress(message(history[-1], self._max_passes))
 
     def _write(self) -> None:
         """Bring the columns up to the layers of the state, which counts as read and written."""
@@ -283,7 +284,7 @@ class ChunkRounds:
         state, n_chunks = self.state, self._columns.spill.n_chunks
         before, by_rows = state.bytes_read, self._columns.by_rows(state)
         if state.damping == 0.0:
-            damping.begin(state, self._columns.way(state), n_chunks, self._task.dataset.n_samples)
+            damping.begin(state, self._columns.round_kind(state), n_chunks, self._task.dataset.n_samples)
         state.rounds += 1
         if by_rows:
             self._follow(progress)
@@ -331,7 +332,7 @@ class ChunkRounds:
         if state.trial:
             take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
         elif good:
-            damping.grow(state, self._columns.way(state))
+            damping.grow(state, self._columns.round_kind(state))
 
     def _follow(self, progress: ProgressCallback) -> None:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
@@ -347,7 +348,7 @@ class ChunkRounds:
         coef, intercept = follow_rows(task, spill, state.anchor, damped, self._plan.row_bytes, progress)
         state.trial = bool(np.isfinite(coef.rows).all() and np.isfinite(intercept).all())
         if not state.trial:
-            return damping.grow(state, self._columns.way(state))
+            return damping.grow(state, self._columns.round_kind(state))
         state.coef, state.intercept = coef, intercept
 
     def _judge(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
@@ -361,11 +362,11 @@ class ChunkRounds:
         assert anchor is not None
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-            damping.grow(state, self._columns.way(state))
+            damping.grow(state, self._columns.round_kind(state))
             state.past = []
             return False
         gain = 1.0 - reached.objective / anchor.objective
-        damping.lower(state, self._columns.way(state), gain)
+        damping.lower(state, self._columns.round_kind(state), gain)
         state.gain, state.anchor = gain, reached
         self._tell(progress)
         return True

@@ -84,7 +84,7 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
     )
 
 
-def changes_by_rows(
+def gradient_changes_by_rows(
     task: ChunkTask, spill: Spill, point: Point, moved: Sequence[MovedSamples], row_bytes: int
 ) -> NDArray[np.float64]:
     """Return what samples with other weights change in the gradients of the candidates.

@@ -85,11 +85,6 @@ class Sums:
         """Return the sums of nothing."""
         return cls(Margins.empty(n_classes), np.zeros((n_used, width)), np.zeros(n_used))
 
-    @staticmethod
-    def memory(n_classes: int, n_used: int, width: int) -> int:
-        """Return the bytes the sums take."""
-        return 8 * (3 * n_classes**2 + n_used * (width + 1))
-
     def add(self, other: Sums) -> Sums:
         """Add the sums of another part to these, and return these."""
         self.margins += other.margins

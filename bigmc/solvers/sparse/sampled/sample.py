@@ -100,7 +100,7 @@ class SampleLoss:
         )
         more = max(at.intercept_curvature - intercept_curvature, 0.0) + damping * at.intercept_curvature
         tilt = at.intercept_gradient - intercept_gradient - more * at.intercept
-        return terms, Terms(self._row(tilt), np.array([more]))
+        return terms, Terms(problem.padded(tilt), np.array([more]))
 
     def balanced(
         self, coef: Coefficients, intercept: NDArray[np.float64], totals: FullPass, weight_sum: float
@@ -144,7 +144,7 @@ class SampleLoss:
         add(-1.0)
         own = problem.margins()
         intercept_gradient = totals.margins.intercept_gradient - own.intercept_gradient
-        level = Terms(self._row(problem.two_over_n * intercept_gradient), np.zeros(1))
+        level = Terms(problem.padded(problem.two_over_n * intercept_gradient), np.zeros(1))
         moved = improve_intercept(problem, intercept.copy(), _INTERCEPT_STEPS, level, own)
         add(1.0)
         margins = totals.margins.minus(own).plus(moved)
@@ -169,9 +169,6 @@ class SampleLoss:
             sums.gradients * (problem.two_over_n * scale)[:, None],
             sums.curvatures * (problem.two_over_n * scale**2),
         )
-
-    def _row(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.pad(values, (0, self._problem.width - len(values)))[None]
 
 
 def intercept_derivatives(

@@ -142,7 +142,7 @@ def whole_gradients(part: Part, chunk: Chunk, anchor: Evaluated) -> NDArray[np.f
     """Return the gradients of all samples by the columns of a part, at the anchor."""
     gradient: NDArray[np.float64] = anchor.gradient[places_among_candidates(part, chunk)].astype(np.float64)
     if part.means is not None:
-        gradient -= part.means[:, None] * padded(part.problem, anchor.intercept_gradient)
+        gradient -= part.means[:, None] * part.problem.padded(anchor.intercept_gradient)
     return gradient
 
 
@@ -150,11 +150,6 @@ def places_among_candidates(part: Part, chunk: Chunk) -> NDArray[np.int64]:
     """Return the places of the columns of a part among all candidates."""
     first = sum(len(columns.features) for columns in chunk.held[: part.layer])
     return first + part.places
-
-
-def padded(problem: Problem, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values of the classes as the row of a feature, zeros in the pads."""
-    return np.pad(values, (0, problem.width - len(values)))[None]
 
 
 def gradients_of(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -273,7 +273,7 @@ class Sweeper:
         products = min(_PRODUCTS + _MORE_PRODUCTS * (n_sweeps - 1), _MOST_PRODUCTS)
         together = [r[c] for r, c in zip(rows, chosen, strict=True)]
         if self.fit_intercept:
-            together.append(np.pad(intercept, (0, problem.width - len(intercept)))[None])
+            together.append(problem.padded(intercept))
         moved = np.concatenate(together)
         support = Support(problem, held, chosen, self.fit_intercept)
         picked = [w.terms.take(c) for w, c in zip(working, chosen, strict=True)]
