@@ -67,6 +67,12 @@ class RunContext:
         return self.engine.local()
 
 
+def pass_progress(figures: Figures, max_passes: float) -> Progress:
+    """Return figures as the progress of a training that counts its passes."""
+    total = int(max_passes) if math.isfinite(max_passes) else 0
+    return Progress("train", int(figures["n_passes"]), total, "passes", figures)
+
+
 class Packed(NamedTuple):
     """A state in a checkpoint: arrays, and JSON data without the keys ``run`` and ``version``."""
 

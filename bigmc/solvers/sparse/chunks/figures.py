@@ -1,10 +1,9 @@
-"""Progress messages of rounds over chunks and of passes over all data."""
+"""Figures of rounds over chunks and of passes over all data."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from bigmc.progress import Progress
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.state import State
@@ -42,9 +41,3 @@ def figures_of_pass(
         "n_nonzero": float(len(state.coef.features)),
         "bytes_read": float(state.bytes_read),
     }
-
-
-def message(figures: dict[str, float], max_passes: float) -> Progress:
-    """Return the figures as progress of the training."""
-    total = int(max_passes) if np.isfinite(max_passes) else 0
-    return Progress("train", int(figures["n_passes"]), total, "passes", figures)

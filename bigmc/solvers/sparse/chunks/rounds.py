@@ -18,7 +18,7 @@ from bigmc.budget import give_back_free_pages
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
-from bigmc.solvers.loop import Fingerprint
+from bigmc.solvers.loop import Fingerprint, pass_progress
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
@@ -26,9 +26,9 @@ from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Furthe
 from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.chunks.corrected_loss import Weights, descend, improve, violation_to_reach
 from bigmc.solvers.sparse.chunks.evaluation import Evaluation
+from bigmc.solvers.sparse.chunks.figures import figures_of_pass, figures_of_round
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
-from bigmc.solvers.sparse.chunks.progress import figures_of_pass, figures_of_round, message
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights, follow_chunks
 from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, follow_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
@@ -258,7 +258,7 @@ class ChunkRounds:
     def _record(self, measured: Conditions, progress: ProgressCallback) -> None:
         history = self.state.history
         history.append(figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept))
-        progress(message(history[-1], self._max_passes))
+        progress(pass_progress(history[-1], self._max_passes))
 
     def _write(self) -> None:
         """Bring the columns up to the layers of the state, which counts as read and written."""
@@ -372,7 +372,7 @@ class ChunkRounds:
         return True
 
     def _tell(self, progress: ProgressCallback) -> None:
-        progress(message(figures_of_round(self.state, self._passes), self._max_passes))
+        progress(pass_progress(figures_of_round(self.state, self._passes), self._max_passes))
 
     def _settle(self, progress: ProgressCallback) -> None:
         """Evaluate the last trial, solve for groups of rare features, and end with the best weights."""

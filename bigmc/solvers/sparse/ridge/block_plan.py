@@ -16,7 +16,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.shards.shard import Shard
 
 #: Samples scored at once.
-ROWS_AT_ONCE = 1024
+SCORED_AT_ONCE = 1024
 #: Parts of a shard at most: each reads all of it. Some have longer samples than others.
 _MOST_PARTS, _PART_MARGIN = 16, 1.25
 
@@ -61,7 +61,7 @@ def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
     width, n_used = padded_classes(dataset.n_classes), len(features) + 1
     fixed = WORKSPACE + 24 * dataset.n_features + 8 * n_used
     fixed += 8 * width * n_used  # weights, and those of the proof, or a copy at the end
-    fixed += ROWS_AT_ONCE * (4 * width + 40 * dataset.n_classes)
+    fixed += SCORED_AT_ONCE * (4 * width + 40 * dataset.n_classes)
     fixed += 8 * dataset.n_samples if task.sample_weight is not None else 0
     free = (run.limits.memory if limit is None else limit) - fixed
     duals = 4 * dataset.n_classes * dataset.n_samples

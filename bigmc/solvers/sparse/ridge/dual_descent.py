@@ -16,9 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
+from bigmc.kernels.linear.dual_descent import add_rows, score_rows
 from bigmc.kernels.linear.simd import padded_classes
-from bigmc.solvers.sparse.ridge.duals import ROWS_AT_ONCE, class_spans, dual_value, excess_of, hinge_losses
+from bigmc.solvers.sparse.ridge.duals import (
+    ROWS_AT_ONCE,
+    Weighed,
+    diagonal_of,
+    dual_value,
+    excess_of,
+    half_norm,
+    hinge_losses,
+    in_pieces,
+    visit_once,
+)
 from bigmc.solvers.sparse.ridge.lone_features import Change
 from bigmc.solvers.sparse.ridge.row_order import in_row_order
 from bigmc.solvers.sparse.state import Start
@@ -211,8 +221,7 @@ class DualDescent:
     def objective(self, ridge: float) -> float:
         """Return the training objective of the weights, in which the intercepts are not penalised."""
         total = 0.0
-        for lo in range(0, len(self._visited), ROWS_AT_ONCE):
-            chosen = self._visited[lo : lo + ROWS_AT_ONCE]
+        for chosen in in_pieces(self._visited):
             total += float(self._weights[chosen] @ hinge_losses(self.scores(chosen), self._targets[chosen]))
         squares = sum(float(np.einsum("jr,jr->", w, w, dtype=np.float64)) for w in self.weights())
         return total / self._weight_sum + 0.5 * ridge * squares
@@ -259,35 +268,18 @@ class DualDescent:
         """Visit every sample once; return the sum of the losses and the gain of the dual objective."""
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, self.n_epochs]))
         order = generator.permutation(self._visited)
-        totals = np.zeros((2, self._coef.shape[1]))
-
-        def work(span: tuple[int, int]) -> None:
-            curvature = self._squares, diagonal, self._lone.squares
-            pair = self._duals, self._coef
-            descend_duals(order, span, self._rows, self._targets, curvature, pair, totals)
-
-        for _ in self._engine.map(work, self._spans()):
-            pass
+        samples = Weighed(self._rows, self._targets, self._squares, diagonal, self._lone.squares)
         self.n_epochs += 1
-        losses, gains = totals[:, : self.n_classes].sum(axis=1)
-        return float(losses), float(gains)
+        return visit_once(order, samples, self._duals, self._coef, self.n_classes, self._engine)
 
     def _diagonal(self, ridge: float) -> NDArray[np.float32]:
-        """Return what the squared hinge adds to the diagonal of the dual's Hessian."""
-        diagonal = np.full(len(self._weights), np.inf, np.float32)
-        scale = 0.5 * self._weight_sum * ridge
-        np.divide(scale, self._weights, out=diagonal, where=self._weights > 0, casting="same_kind")
-        return diagonal
-
-    def _spans(self) -> list[tuple[int, int]]:
-        return class_spans(self._coef.shape[1], self._engine.n_threads)
+        return diagonal_of(self._weights, self._weight_sum, ridge)
 
     def _scale_duals(self, diagonal: NDArray[np.float32]) -> None:
         """Multiply the dual variables of every class by the factor with the largest dual objective."""
         sums, squares = np.zeros(self._coef.shape[1]), np.einsum("jr,jr->r", self._coef, self._coef)
         squares = squares.astype(np.float64)
-        for lo in range(0, len(self._visited), ROWS_AT_ONCE):
-            chosen = self._visited[lo : lo + ROWS_AT_ONCE]
+        for chosen in in_pieces(self._visited):
             duals = self._duals[chosen].astype(np.float64)
             sums += np.abs(duals).sum(axis=0)
             squares += (diagonal[chosen].astype(np.float64) + self._lone.squares[chosen]) @ duals**2
@@ -296,15 +288,12 @@ class DualDescent:
         self._coef *= factors
 
     def _half_norm(self) -> float:
-        coef = self._coef[:, : self.n_classes]
-        rows = np.einsum("jr,jr->j", coef, coef)  # in double precision many times slower
-        return 0.5 * float(rows.sum(dtype=np.float64)) + self._lone.half_norm(self._duals)
+        return half_norm(self._coef, self.n_classes) + self._lone.half_norm(self._duals)
 
     def _dual_objective(self, diagonal: NDArray[np.float32]) -> float:
         if not self._duals.any():
             return 0.0
         value = 0.0
-        for lo in range(0, len(self._visited), ROWS_AT_ONCE):
-            chosen = self._visited[lo : lo + ROWS_AT_ONCE]
+        for chosen in in_pieces(self._visited):
             value += dual_value(self._duals[chosen, : self.n_classes], diagonal[chosen])
         return value - self._half_norm()

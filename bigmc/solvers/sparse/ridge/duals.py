@@ -1,12 +1,17 @@
 """Dual variables of a ridge problem: their value, and what the intercept asks of them."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.engine import Engine
+from bigmc.kernels.linear.arguments import Rows
+from bigmc.kernels.linear.dual_descent import descend_duals
 from bigmc.kernels.linear.simd import LANES
+from bigmc.solvers.sparse.coefficients import slabs
 
 ROWS_AT_ONCE = 4096
 """Samples that are scored, or whose dual variables are copied, at once."""
@@ -58,6 +63,60 @@ def class_spans(width: int, n_threads: int) -> list[tuple[int, int]]:
     n_parts = max(-(-n_groups // _MOST_GROUPS), min(n_groups, n_threads))
     cuts = np.linspace(0, n_groups, n_parts + 1).round().astype(int).tolist()
     return list(pairwise(cuts))
+
+
+def in_pieces(places: NDArray[np.int64], size: int = ROWS_AT_ONCE) -> Iterator[NDArray[np.int64]]:
+    """Cut the places of samples into pieces that are worked on in turn."""
+    return (places[some] for some in slabs(len(places), size))
+
+
+class Weighed(NamedTuple):
+    """Samples as `bigmc.kernels.linear.dual_descent.descend_duals` takes them, with its three curvatures."""
+
+    rows: Rows
+    targets: NDArray[np.int32]
+    squares: NDArray[np.float32]
+    diagonal: NDArray[np.float32]
+    lone_squares: NDArray[np.float32]
+
+
+def visit_once(
+    order: NDArray[np.int64],
+    samples: Weighed,
+    duals: NDArray[np.float32],
+    coef: NDArray[np.float32],
+    n_classes: int,
+    engine: Engine,
+) -> tuple[float, float]:
+    """Move dual variables and weights by a visit to each sample; threads of the engine share the classes.
+
+    Returns the sum of the losses, each as it was when visited, and the gain of the dual objective.
+    """
+    totals = np.zeros((2, coef.shape[1]))
+
+    def work(span: tuple[int, int]) -> None:
+        rows, targets, *curvature = samples
+        descend_duals(order, span, rows, targets, tuple(curvature), (duals, coef), totals)
+
+    for _ in engine.map(work, class_spans(coef.shape[1], engine.n_threads)):
+        pass
+    losses, gains = totals[:, :n_classes].sum(axis=1)
+    return float(losses), float(gains)
+
+
+def diagonal_of(weights: NDArray[np.float64], weight_sum: float, ridge: float) -> NDArray[np.float32]:
+    """Return what the squared hinge adds to the diagonal of the dual's Hessian, ``n ridge / (2 weight)``."""
+    diagonal = np.full(len(weights), np.inf, np.float32)
+    scale = 0.5 * weight_sum * ridge
+    np.divide(scale, weights, out=diagonal, where=weights > 0, casting="same_kind")
+    return diagonal
+
+
+def half_norm(coef: NDArray[np.float32], n_classes: int) -> float:
+    """Return half the sum of the squared weights; classes that only fill a vector have weights too."""
+    own = coef[:, :n_classes]
+    rows = np.einsum("jr,jr->j", own, own)  # in double precision many times slower
+    return 0.5 * float(rows.sum(dtype=np.float64))
 
 
 def dual_value(duals: NDArray[np.float32], diagonal: NDArray[np.float32]) -> float:

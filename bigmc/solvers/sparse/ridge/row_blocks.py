@@ -12,25 +12,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.budget import give_back_free_pages
-from bigmc.kernels.linear.arguments import Rows
-from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
+from bigmc.kernels.linear.dual_descent import add_rows, score_rows
 from bigmc.kernels.linear.simd import padded_classes
 from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
-from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.ridge.block_plan import ROWS_AT_ONCE, BlockPlan
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.ridge.block_plan import SCORED_AT_ONCE, BlockPlan
 from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
-from bigmc.solvers.sparse.ridge.duals import Excess, class_spans, dual_value, excess_of, hinge_losses
+from bigmc.solvers.sparse.ridge.duals import (
+    Excess,
+    Weighed,
+    diagonal_of,
+    dual_value,
+    excess_of,
+    half_norm,
+    hinge_losses,
+    in_pieces,
+    visit_once,
+)
 from bigmc.solvers.sparse.run import SparseRun, Trained
 from bigmc.solvers.sparse.state import State
 from bigmc.store.files.file_array import file_array
@@ -70,16 +77,12 @@ def descend_blocks(run: SparseRun, plan: BlockPlan, saved: Packed | None) -> Tra
         descent.close()
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Samples in row order: their shards, places, labels, squared norms, and half n times ridge by weight."""
+class _Block(NamedTuple):
+    """Samples of a block: where they are among all, which of them have weight, and what they are."""
 
     places: slice
     visited: NDArray[np.int64]
-    rows: Rows
-    targets: NDArray[np.int32]
-    squares: NDArray[np.float32]
-    diagonal: NDArray[np.float32]
+    samples: Weighed
 
 
 class RowBlockDescent:
@@ -104,7 +107,6 @@ class RowBlockDescent:
         self._reader = BlockReader(self._dataset, plan.features, self._engine, constant, folder)
         self.column_scale = self._reader.column_scale
         self._ridge = run.task.objective.ridge
-        self._spans = class_spans(padded_classes(self._dataset.n_classes), self._engine.n_threads)
         self._forget()
 
     def _forget(self) -> None:
@@ -208,9 +210,7 @@ class RowBlockDescent:
 
     def message(self, figures: Figures) -> Progress:
         """Return the passes made so far, and the figures."""
-        most = self._run.limits.max_passes
-        n_passes = self._nnz_read // max(self._dataset.nnz, 1)
-        return Progress("train", n_passes, int(most) if math.isfinite(most) else 0, "passes", figures)
+        return loop.pass_progress(figures, self._run.limits.max_passes)
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Stop at the tolerance, after the number of passes, or where dual coordinates lead no further."""
@@ -241,7 +241,9 @@ class RowBlockDescent:
         duals, losses = self._padded(block.places), 0.0
         for sweep in range(_SWEEPS):
             visited = self._generator(1 + number, sweep).permutation(block.visited)
-            lost, gained = self._descend(block, visited, duals)
+            lost, gained = visit_once(
+                visited, block.samples, duals, self._coef, self._dataset.n_classes, self._engine
+            )
             losses += lost if sweep == 0 else 0.0
             self._dual += gained
         self._duals[block.places] = duals[:, : self._dataset.n_classes]
@@ -253,8 +255,7 @@ class RowBlockDescent:
         self._duals = np.zeros((0, n_classes), np.float32)
         used = np.flatnonzero(self._coef[:-1, :n_classes].any(axis=1))
         rows: NDArray[Any] = np.zeros((len(used), self._run.task.width), np.float32)
-        for lo in range(0, len(used), ROWS_AT_ONCE):
-            some = slice(lo, lo + ROWS_AT_ONCE)
+        for some in slabs(len(used), SCORED_AT_ONCE):
             rows[some, :n_classes] = self._coef[used[some], :n_classes]
         intercept = self._coef[-1, :n_classes].astype(np.float64)
         state = State(Coefficients(self._plan.features[used], rows), intercept, top=self._run.task.alpha)
@@ -273,10 +274,9 @@ class RowBlockDescent:
         labels = self._dataset.part(block.shards).label_sets()[block.start - first : block.stop - first]
         own = self._run.task.sample_weight
         weights = np.ones(n_samples) if own is None else own[places]
-        diagonal = np.full(n_samples, np.inf, np.float32)
-        scale = 0.5 * self._run.task.weight_sum * self._ridge
-        np.divide(scale, weights, out=diagonal, where=weights > 0, casting="same_kind")
-        return _Block(places, np.flatnonzero(weights > 0), rows, labels, squares, diagonal)
+        diagonal = diagonal_of(weights, self._run.task.weight_sum, self._ridge)
+        samples = Weighed(rows, labels, squares, diagonal, np.zeros(n_samples, np.float32))
+        return _Block(places, np.flatnonzero(weights > 0), samples)
 
     def _padded(self, places: slice) -> NDArray[np.float32]:
         some = self._duals[places]
@@ -284,26 +284,8 @@ class RowBlockDescent:
         padded[:, : some.shape[1]] = some
         return padded
 
-    def _descend(
-        self, block: _Block, visited: NDArray[np.int64], duals: NDArray[np.float32]
-    ) -> tuple[float, float]:
-        """Visit every sample of a block once; return the sum of the losses and the gain of the dual."""
-        totals = np.zeros((2, self._coef.shape[1]))
-        curvature = block.squares, block.diagonal, np.zeros(len(duals), np.float32)
-
-        def work(span: tuple[int, int]) -> None:
-            pair = duals, self._coef
-            descend_duals(visited, span, block.rows, block.targets, curvature, pair, totals)
-
-        for _ in self._engine.map(work, self._spans):
-            pass
-        losses, gains = totals[:, : self._dataset.n_classes].sum(axis=1)
-        return float(losses), float(gains)
-
     def _half_norm(self, coef: NDArray[np.float32]) -> float:
-        own = coef[:, : self._dataset.n_classes]  # classes that only fill a vector have weights too
-        rows = np.einsum("jr,jr->j", own, own)  # in double precision many times slower
-        return 0.5 * float(rows.sum(dtype=np.float64))
+        return half_norm(coef, self._dataset.n_classes)
 
     def _bounds(self) -> tuple[float, float]:
         """Return a lower bound of the optimum and the objective of the weights, by a read of everything."""
@@ -335,16 +317,12 @@ class RowBlockDescent:
         duals = self._padded(block.places)
         if excess is not None:
             excess.take_off(duals[:, :n_classes])
-        add_rows(block.visited, block.rows, duals, weights)
+        add_rows(block.visited, block.samples.rows, duals, weights)
         losses = value = 0.0
-        for some in _pieces(block.visited):
-            value += dual_value(duals[some, :n_classes], block.diagonal[some])
+        for some in in_pieces(block.visited, SCORED_AT_ONCE):
+            value += dual_value(duals[some, :n_classes], block.samples.diagonal[some])
             scores = np.empty((len(some), self._coef.shape[1]), np.float32)
-            score_rows(some, block.rows, self._coef, scores)
-            each = hinge_losses(scores[:, :n_classes].astype(np.float64), block.targets[some])
+            score_rows(some, block.samples.rows, self._coef, scores)
+            each = hinge_losses(scores[:, :n_classes].astype(np.float64), block.samples.targets[some])
             losses += float(each.sum() if own is None else own[block.places][some] @ each)
         return losses, value
-
-
-def _pieces(places: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-    return (places[lo : lo + ROWS_AT_ONCE] for lo in range(0, len(places), ROWS_AT_ONCE))

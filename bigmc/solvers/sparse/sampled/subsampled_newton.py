@@ -34,9 +34,10 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.objectives import Objective
-from bigmc.progress import Progress, ProgressCallback
+from bigmc.progress import ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
+from bigmc.solvers.loop import pass_progress
 from bigmc.solvers.sparse.bounds import lower_bound
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
@@ -289,8 +290,7 @@ class SubsampledNewton:
             "bytes_read": float(state.bytes_read),
         }
         state.history.append(entry)
-        total = int(max_passes) if np.isfinite(max_passes) else 0
-        progress(Progress("train", int(entry["n_passes"]), total, "passes", entry))
+        progress(pass_progress(entry, max_passes))
 
     def _along(self, before: Evaluated, after: Evaluated) -> Evaluated:
         """Return the best point on the line through two, its gradient taken for linear between them.
