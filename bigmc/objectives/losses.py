@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear import hinge_columns, scores
 from bigmc.kernels.linear.losses import huber_hinge, log, multitask, squared_hinge
 from bigmc.kernels.linear.losses.interface import LossKernels
-from bigmc.kernels.linear.losses.sums import class_sums
-from bigmc.kernels.linear.losses.totals import class_totals
+from bigmc.kernels.linear.losses.sums import class_sums, class_totals
 from bigmc.objectives.balancing import balance_classes, balance_tasks
 
 Floats = NDArray[np.float64]
@@ -78,7 +77,7 @@ class Loss(ABC):
     def class_totals(
         self, scores: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *totals: Floats
     ) -> None:
-        """Add to vectors by class; see `bigmc.kernels.linear.losses.totals.class_totals`."""
+        """Add to vectors by class; see `bigmc.kernels.linear.losses.sums.class_totals`."""
         class_totals(self.kernels, scores, labels, weights, totals)
 
     def n_kept(self, n_classes: int) -> int:

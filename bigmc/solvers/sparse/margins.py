@@ -138,7 +138,7 @@ class PairMargins(Margins):
 
 
 class ClassMargins(Margins):
-    """Sums by class, of shape (2 n_classes + 3,); see `bigmc.kernels.linear.losses.totals.class_totals`."""
+    """Sums by class, of shape (2 n_classes + 3,); see `bigmc.kernels.linear.losses.sums.class_totals`."""
 
     @property
     def _n_classes(self) -> int:

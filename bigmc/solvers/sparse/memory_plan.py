@@ -11,6 +11,7 @@ import numpy as np
 
 from bigmc.budget import MemoryLimitError, Plan
 from bigmc.solvers.sparse.screening import Screening
+from bigmc.store.block import INDEX_BYTES
 from bigmc.store.shards.memory_shard import MAX_ROWS
 
 #: Below this tolerance float32 scores are too coarse for the certificate.
@@ -110,6 +111,11 @@ class Size:
     n_kept: int = 0
     n_beside: int = 0
 
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of a decoded entry, see `bigmc.store.dataset.Dataset`."""
+        return INDEX_BYTES + self.itemsize
+
 
 def plan_memory(limit: int, size: Size) -> SolverPlan:
     """Divide the memory limit of a run with all data in memory.
@@ -134,7 +140,7 @@ def plan_memory(limit: int, size: Size) -> SolverPlan:
     coef = max(min(2 * n_features * coef_row, limit // 4), 2 * size.n_certain * coef_row)
     block_columns = max(1, min(_BLOCK_COEF, limit // 16) // coef_row)
     n_blocks = -(-n_features // block_columns)
-    held = size.nnz * (2 + size.itemsize) + size.n_shards * 8 * (n_features + n_blocks)
+    held = size.nnz * size.entry_bytes + size.n_shards * 8 * (n_features + n_blocks)
     column = width * 8 + 48
     working_columns = min(n_features, max(1, limit // 4 // column))
     items = [
@@ -200,7 +206,7 @@ def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, size: 
     size : Size
     """
     workspace = WORKSPACE if size.nnz > 1 << 20 else 0
-    block_bytes = shard_rows * (2 + size.itemsize) + 16  # the longest column
+    block_bytes = shard_rows * size.entry_bytes + 16  # the longest column
     sums = 8 * n_used * (size.width + 1)
     # two blocks, the places of the features, and scores, labels and scales of a shard
     worker = sums + 8 * size.n_features + shard_rows * (8 * size.width + 20 + 4 * size.most_labels)
@@ -243,7 +249,7 @@ def _plan_part(limit: int, share: float, size: Size) -> tuple[int, int] | None:
     # drawn rows of neighbouring shards are put together while they fit into one, which is at least half full
     n_shards = min(size.n_shards, 2 * -(-rows // MAX_ROWS))
     part = replace(size, n_samples=rows, nnz=entries, n_shards=n_shards)
-    bytes_left = limit - entries * (2 + size.itemsize)  # drawn, and once more in blocks for the solver
+    bytes_left = limit - entries * size.entry_bytes  # drawn, and once more in blocks for the solver
     with suppress(MemoryLimitError):
         plan = plan_memory(bytes_left, part)
         if plan.newton_bytes >= entries * (4 + size.itemsize) + 24 * rows:

@@ -151,7 +151,7 @@ def _plan_sample(run: SparseRun) -> SamplePlan | None:
     plan = plan_sample(run.limits.memory, n_workers, n_used, run.shard_rows, size)
     if plan is None:
         return None
-    once = size.largest_shard * (2 + size.itemsize) <= plan.block_bytes
+    once = size.largest_shard * size.entry_bytes <= plan.block_bytes
     large = plan.share * size.n_samples >= _ROWS_IF_READ_TWICE * n_used
     return plan if once or large else None
 

@@ -117,7 +117,7 @@ def add_class_sums(loss, scores, i, labels, weight, work, sums):
 
 @_by_loss
 def add_class_totals(loss, scores, i, labels, weight, work, totals):
-    """Add a sample to the sums by class, see `bigmc.kernels.linear.losses.totals.class_totals`."""
+    """Add a sample to the sums by class, see `bigmc.kernels.linear.losses.sums.class_totals`."""
 
 
 @_by_loss

@@ -1,12 +1,12 @@
 # mypy: ignore-errors
-"""Sums of a loss over samples, by own class and other class."""
+"""Sums of a loss over samples: by own class and other class, or by class where pairs are too many."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from bigmc.kernels.decorators import kernel
-from bigmc.kernels.linear.losses.interface import add_class_sums, residuals
+from bigmc.kernels.decorators import inlined_kernel, kernel
+from bigmc.kernels.linear.losses.interface import add_class_sums, add_class_totals, residuals
 from bigmc.kernels.linear.losses.log import LogLoss
 
 
@@ -27,17 +27,39 @@ def class_sums(loss, scores, labels, weights, sums):
         class. Log loss: the probabilities of other classes; the loss, on the diagonal; and the sums of
         ``p p'`` over all samples.
     """
-    n_classes = sums[0].shape[0]
-    none = np.empty((0, 0), scores.dtype)
-    others = np.empty(scores.shape[1], scores.dtype)
-    residual = np.empty(n_classes, scores.dtype)
-    wide = np.empty((2, scores.shape[1]), np.float64)
-    work = (none, others, residual, wide)
-    weight = 1.0
+    work, weight = _workspace(scores, sums[0].shape[0]), 1.0
     for i in range(scores.shape[0]):
         if weights.shape[0]:
             weight = weights[i]
         add_class_sums(loss, scores, i, labels, weight, work, sums)
+
+
+@kernel
+def class_totals(loss, scores, labels, weights, totals):
+    """`class_sums` by class.
+
+    Parameters
+    ----------
+    loss, scores, labels, weights
+        As in `class_sums`.
+    totals : tuple of float64 arrays of shapes (n_classes,), (n_classes,) and (3,)
+        Added to: half the gradient by the intercept; half the diagonal of its Hessian; and the sums of the
+        residuals that are not negative (of other classes, where these go into the own one with the other
+        sign), of the values that the dual is made of, and of what the losses have beyond these.
+    """
+    work, weight = _workspace(scores, totals[0].shape[0]), 1.0
+    for i in range(scores.shape[0]):
+        if weights.shape[0]:
+            weight = weights[i]
+        add_class_totals(loss, scores, i, labels, weight, work, totals)
+
+
+@inlined_kernel
+def _workspace(scores, n_classes):
+    """Return what losses compute the sums of a sample in: no factors, others, residuals, and wide scratch."""
+    width = scores.shape[1]
+    none, others = np.empty((0, 0), scores.dtype), np.empty(width, scores.dtype)
+    return none, others, np.empty(n_classes, scores.dtype), np.empty((2, width), np.float64)
 
 
 @kernel
