@@ -63,17 +63,13 @@ class PartPredictor:
                 if self.kept.names:
                     kept.append(pa.Table.from_batches([good.table]).select(self.kept.names).cast(self.kept))
                 done += self._predict_rows(good.row, rows)
-        ids, predicted, scores = zip(*done, strict=True)
-        values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
-        table = self.table(*values, pa.concat_tables(kept))
+        table = self._joined(done, pa.concat_tables(kept))
         return table.replace_schema_metadata({N_ODD: str(n_odd)} if n_odd else None), rejects_table(rejects)
 
     def of_rows(self, first: int, rows: Rows, kept: pa.Table) -> pa.Table:
         """Return the predictions of rows, with ids from `first` on; `kept` has the columns to copy."""
         row_ids = np.arange(first, first + len(rows.indptr) - 1)
-        ids, predicted, scores = zip(*self._predict_rows(row_ids, rows), strict=True)
-        values = np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores)
-        return self.table(*values, kept)
+        return self._joined(self._predict_rows(row_ids, rows), kept)
 
     @property
     def schema(self) -> pa.Schema:
@@ -81,6 +77,10 @@ class PartPredictor:
         none = self.no_scores
         empty = self.table(np.empty(0, np.int64), self.predicted(none), none, self.kept.empty_table())
         return empty.schema
+
+    def _joined(self, scored: Iterable[Scored], kept: pa.Table) -> pa.Table:
+        ids, predicted, scores = zip(*scored, strict=True)
+        return self.table(np.concatenate(ids), pa.concat_arrays(predicted), np.concatenate(scores), kept)
 
     def _predict_rows(self, ids: NDArray[np.int64], rows: Rows) -> Iterable[Scored]:
         """Predict in chunks of rows, so that the scores of many classes fit."""

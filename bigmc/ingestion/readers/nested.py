@@ -26,9 +26,8 @@ def _inner(prefix: str, fields: Sequence[pa.Field]) -> list[pa.Field]:
     for field in fields:
         if pa.types.is_struct(field.type):
             below = f"{prefix}{field.name}."
-            inner = [field.type.field(i) for i in range(field.type.num_fields)]
-            inner_fields += [pa.field(f"{below}{one.name}", one.type) for one in inner]
-            inner_fields += _inner(below, inner)
+            inner_fields += [pa.field(f"{below}{one.name}", one.type) for one in field.type]
+            inner_fields += _inner(below, list(field.type))
     return inner_fields
 
 
@@ -39,8 +38,7 @@ def path_of(name: str, fields: Sequence[pa.Field]) -> tuple[str, ...] | None:
             return (name,)
     for field in fields:
         if name.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
-            inner = [field.type.field(i) for i in range(field.type.num_fields)]
-            below = path_of(name[len(field.name) + 1 :], inner)
+            below = path_of(name[len(field.name) + 1 :], list(field.type))
             if below is not None:
                 return (field.name, *below)
     return None
@@ -61,8 +59,7 @@ def _pruned(fields: Sequence[pa.Field], paths: Sequence[tuple[str, ...]]) -> lis
         if () in below:
             kept.append(field)
         else:
-            inner = [field.type.field(i) for i in range(field.type.num_fields)]
-            kept.append(pa.field(field.name, pa.struct(_pruned(inner, below))))
+            kept.append(pa.field(field.name, pa.struct(_pruned(list(field.type), below))))
     return kept
 
 
@@ -86,8 +83,7 @@ def _retyped(fields: Sequence[pa.Field], path: tuple[str, ...], kind: pa.DataTyp
         elif len(path) == 1:
             changed.append(pa.field(field.name, kind))
         else:
-            inner = [field.type.field(i) for i in range(field.type.num_fields)]
-            changed.append(pa.field(field.name, pa.struct(_retyped(inner, path[1:], kind))))
+            changed.append(pa.field(field.name, pa.struct(_retyped(list(field.type), path[1:], kind))))
     return changed
 
 
