@@ -339,7 +339,8 @@ class ChunkRounds:
         state, task, spill = self.state, self._task, self._columns.spill
         if state.trial:
             reached = self._columns.evaluate_trial(Point(state.coef, state.intercept))
-            self._judge(reached, progress)
+            damping.adapt(task, state, reached, spill.features)
+            self._accept(reached, progress)
         assert state.anchor is not None
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
         damped = damping.of_round(state, len(spill.features))
