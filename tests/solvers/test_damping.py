@@ -106,4 +106,4 @@ def test_factors_of_features_that_stay_are_kept():
     own = np.array([2.0, 3.0, 4.0], np.float32)
     found = damping.carried_over(np.array([5, 1, 9]), own, np.array([1, 2, 9]))
     assert found == pytest.approx([3.0, 1.0, 4.0])
-    assert damping.of_round(begun(RoundKind.STOCHASTIC), 2).of_features == pytest.approx([1.0, 1.0])
+    assert damping.of_steps(begun(RoundKind.STOCHASTIC), 2).of_features == pytest.approx([1.0, 1.0])

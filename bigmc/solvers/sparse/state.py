@@ -133,7 +133,7 @@ class State:
     least_damping : float
         What it is at least, since rounds with less came to worse weights.
     own_damping : float32 array of shape (n_candidates,)
-        Factors of it for each candidate, layer by layer; of no use if there are fewer.
+        Factors of it for each feature where rounds take stochastic steps; of no use if there are fewer.
     corrected : bool
         The run goes by `bigmc.solvers.sparse.sampled.subsampled_newton`; the following two are for it.
     sample_rows : int

@@ -66,15 +66,15 @@ def grow(state: State, kind: RoundKind) -> None:
 
 
 class Damped(NamedTuple):
-    """How a round is damped.
+    """How steps along all samples are damped.
 
     Attributes
     ----------
     of_features : float array of shape (n_candidates,)
-        The d of `bigmc.solvers.sparse.chunks.stochastic_rounds`, or of `corrected_loss`, for each feature.
+        The d of `bigmc.solvers.sparse.chunks.stochastic_rounds` for each feature.
     of_intercept : float
     n_iter : int
-        Number of such rounds, or of sweeps, before.
+        Number of such rounds before.
     """
 
     of_features: NDArray[np.floating]
@@ -82,15 +82,15 @@ class Damped(NamedTuple):
     n_iter: int
 
 
-def of_round(state: State, n_candidates: int) -> Damped:
-    """Return how a round over so many candidates is damped; factors of another number are 1 again."""
+def of_steps(state: State, n_candidates: int) -> Damped:
+    """Return how the steps of the next round are damped; factors of others are 1 again."""
     if len(state.own_damping) != n_candidates:
         state.own_damping = np.ones(n_candidates, np.float32)
     return Damped(state.damping * state.own_damping, state.damping, state.n_iter)
 
 
 def adapt(task: ChunkTask, state: State, reached: Evaluated | None, features: NDArray[np.int64]) -> None:
-    """Set the factor of the damping of each feature by what a round did to its weights.
+    """Set the factor of the damping of each feature by what a round of steps did to its weights.
 
     Along the move of a feature's weights the objective has a negative derivative at the start. Where it is
     still negative at the end, steps were too short, and too long where it is positive: the damping changes as
@@ -104,7 +104,7 @@ def adapt(task: ChunkTask, state: State, reached: Evaluated | None, features: ND
     reached : Evaluated or None
         Where it came to, whether that is accepted or not.
     features : int64 array of shape (n_candidates,)
-        In the order of the gradients.
+        Increasing.
     """
     start, factors = state.anchor, state.own_damping
     if reached is None or start is None or len(factors) != len(features):
@@ -128,7 +128,7 @@ def _slopes(
 def carried_over(
     before: NDArray[np.int64], factors: NDArray[np.float32], features: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return factors of `features`: those they had, if they were among those `before`, or 1."""
+    """Return factors of increasing `features`: those they had, if they were among those `before`, or 1."""
     carried = np.ones(len(features), np.float32)
     if len(before) == len(factors):
         _, new, old = np.intersect1d(features, before, assume_unique=True, return_indices=True)

@@ -210,7 +210,7 @@ class ChunkRounds:
         self._write()
         state.own_damping = damping.carried_over(before, state.own_damping, joined(state))
         if another := self._columns.round_kind(state) is not kind:
-            state.damping, state.own_damping = 0.0, state.own_damping[:0]
+            state.damping = 0.0
         return another
 
     def _certify(self, progress: ProgressCallback) -> Certificate:
@@ -325,9 +325,8 @@ class ChunkRounds:
             if evaluation:
                 evaluation.add(chunk)
             if weights.finite:
-                damped = damping.of_round(state, len(spill.features))
-                state.n_iter += improve(task, chunk, weights, anchor, damped)
-        good = self._judge(evaluation.result(), progress) if evaluation else True
+                state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
+        good = self._accept(evaluation.result(), progress) if evaluation else True
         state.trial = good and weights.finite
         if state.trial:
             take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
@@ -343,18 +342,13 @@ class ChunkRounds:
             self._accept(reached, progress)
         assert state.anchor is not None
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
-        damped = damping.of_round(state, len(spill.features))
+        damped = damping.of_steps(state, len(spill.features))
         state.n_iter += 1
         coef, intercept = follow_rows(task, spill, state.anchor, damped, self._plan.row_bytes, progress)
         state.trial = bool(np.isfinite(coef.rows).all() and np.isfinite(intercept).all())
         if not state.trial:
             return damping.grow(state, self._columns.round_kind(state))
         state.coef, state.intercept = coef, intercept
-
-    def _judge(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
-        """Learn from where a round came to how to damp features; accept it if its objective is no larger."""
-        damping.adapt(self._task, self.state, reached, joined(self.state))
-        return self._accept(reached, progress)
 
     def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
         """Accept weights whose objective is no larger; else increase the damping."""
