@@ -26,8 +26,8 @@ from bigmc.solvers.sparse.state import Evaluated
 #: Chunks that take back what the first leave, at most, and in a row without success; and what may be left, in
 #: units of the tolerance.
 _MOST_FURTHER, _IN_VAIN, _LEFT = 24, 5, 0.5
-#: Part of what is free that weights of moved samples may take.
-_MOVED = 16
+#: Bytes that weights of moved samples may take: this part of what is free, or so many.
+_MOVED, _MOVED_BYTES = 16, 1 << 20
 #: What samples of a chunk may make up for, in units of their share of a feature's entries and of alpha; where
 #: a chunk leaves more than half, it is features too rare for that, and the next may do so much more.
 _MADE_UP, _MORE = 1.0, 4.0
@@ -94,7 +94,7 @@ class _Chunks:
         self._task, self._plan, self._spill = task, plan, spill
         self._by_rows = plan.goes_by_rows(len(spill.features))
         self.most_features = plan.most_candidates if self._by_rows else None
-        self._most_bytes = plan.free_bytes // _MOVED
+        self._most_bytes = max(plan.free_bytes // _MOVED, _MOVED_BYTES)
 
     def has_memory_for(self, point: Evaluated) -> bool:
         """Return whether sweeps of two chunks have memory for all candidates that are out of their balls."""

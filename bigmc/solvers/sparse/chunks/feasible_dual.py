@@ -227,6 +227,8 @@ def _changed(
     before: Coefficients, layers: Sequence[NDArray[np.int64]], rows: Sequence[NDArray[np.float64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the features whose weights changed, and the weights."""
+    if not layers:
+        return np.empty(0, np.int64), np.empty((0, before.rows.shape[1]))
     changed = [(own != before.take(features)).any(axis=1) for features, own in zip(layers, rows, strict=True)]
     features = np.concatenate([own[at] for own, at in zip(layers, changed, strict=True)])
     return features, np.concatenate([own[at] for own, at in zip(rows, changed, strict=True)])
