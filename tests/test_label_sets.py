@@ -293,9 +293,7 @@ def test_the_same_labels_from_every_source(made, tmp_path):
         (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         found = bigmc.ingest(tmp_path / "d.jsonl", to=tmp_path / "d", text="text", label="topics", **common)
     else:
-        kept = [i for i, s in enumerate(sets) if s]
-        texts, sets = [texts[i] for i in kept], [sets[i] for i in kept]
-        lines = ["text,topics", *(f"{t},{'|'.join(s)}" for t, s in zip(texts, sets, strict=True))]
+        lines = ["text,topics", *(f"{t},{'|'.join(s) or '[]'}" for t, s in zip(texts, sets, strict=True))]
         (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
         found = bigmc.ingest(
             tmp_path / "d.csv", to=tmp_path / "d", text="text", label="topics", label_separator="|", **common

@@ -181,14 +181,10 @@ def test_sets_of_labels(tmp_path, separator):
     api.train("sparse", data.path, tmp_path / "m", loss="multilabel_ranking", alpha=1e-3, split="test")
     rows = train
     if separator:
-        full = [i for i, labels in enumerate(sets) if labels]
-        rows = pa.table({"text": texts, "topics": ["|".join(labels) for labels in sets]}).take(full)
-        data = bigmc.ingest(
-            train.take(full), to=tmp_path / "e", text="text", label="topics", hash_bits=8, split={"test": 1}
-        )
+        rows = pa.table({"text": texts, "topics": ["|".join(labels) or "[]" for labels in sets]})
     found = api.evaluate(tmp_path / "m", rows, label="topics", label_separator=separator)
     expected = api.evaluate(tmp_path / "m", data)
-    assert expected.pop("trained_on_these_rows", False) == (separator is None)  # else another dataset
+    assert expected.pop("trained_on_these_rows")
     assert found == {name: pytest.approx(value) for name, value in expected.items()}
 
 

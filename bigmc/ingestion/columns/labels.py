@@ -19,7 +19,9 @@ from bigmc.store.shards.label_sets import is_sets, set_column
 pc = LazyModule("pyarrow.compute")
 
 MISSING = "the label is missing"
-MISSING_IN_SET = "the label or one of its list is missing"
+MISSING_IN_SET = "the label or one of its list is missing ([] stands for no labels)"
+NO_LABELS = "[]"
+"""Text of an empty set where labels are separated, as in predictions in CSV: an empty text may be missing."""
 
 
 def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
@@ -129,7 +131,7 @@ class LabelCoder:
 
 
 def split_labels(labels: pa.Array, separator: str) -> pa.Array:
-    """Split texts at the separator into lists of labels.
+    """Split texts at the separator into lists of labels; `NO_LABELS` becomes an empty list.
 
     Raises
     ------
@@ -141,7 +143,8 @@ def split_labels(labels: pa.Array, separator: str) -> pa.Array:
             f"the label column has type {labels.type}, not text, so --label-separator cannot split it",
             "leave --label-separator out",
         )
-    return pc.split_pattern(labels, separator)
+    sets = pc.split_pattern(labels, separator)
+    return pc.if_else(pc.equal(labels, NO_LABELS), pa.scalar([], sets.type), sets)
 
 
 def agree_on_sets(parts: Iterable[bool | None]) -> bool:
