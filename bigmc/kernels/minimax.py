@@ -120,6 +120,40 @@ def subset_masks(scores: NDArray[np.float64], masks: NDArray[np.uint8]) -> None:
 
 
 @kernel
+def primal_step(
+    coef: NDArray[np.float64],
+    moments: NDArray[np.float64],
+    tau: NDArray[np.float64],
+    lam: NDArray[np.float64],
+    eta: float,
+    stepped: NDArray[np.float64],
+    step: NDArray[np.float64],
+) -> None:
+    """Make the proximal step of ``λᵀ|μ|`` from μ, whose other slopes are the moments minus τ.
+
+    Arrays have one shape; `stepped` is overwritten with the new μ and `step` with its difference to `coef`.
+    """
+    for i in range(coef.shape[0]):
+        for c in range(coef.shape[1]):
+            value = coef[i, c] - eta * (moments[i, c] - tau[i, c])
+            threshold = eta * lam[i, c]
+            if value > 0.0:
+                value = max(value - threshold, 0.0)
+            elif value < 0.0:
+                value = -max(-value - threshold, 0.0)
+            stepped[i, c] = value
+            step[i, c] = value - coef[i, c]
+
+
+@kernel
+def add_multiple(values: NDArray[np.float64], factor: float, total: NDArray[np.float64]) -> None:
+    """Add ``factor values`` to `total`, of the same shape, without an array between."""
+    for i in range(values.shape[0]):
+        for c in range(values.shape[1]):
+            total[i, c] += factor * values[i, c]
+
+
+@kernel
 def project_dual(points: NDArray[np.float64], sigma: float, start: float, caps: NDArray[np.float64]) -> float:
     """Make the proximal step of ``sigma Σ_x max_y p_xy`` over the distributions ``p >= 0, Σ p = 1``.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bigmc.kernels.minimax import project_dual, subset_masks, subset_values
+from bigmc.kernels.minimax import add_multiple, primal_step, project_dual, subset_masks, subset_values
 
 
 def brute_force(scores):
@@ -79,3 +79,25 @@ def test_the_dual_step_does_not_depend_on_where_the_search_starts():
         results.append(found)
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], atol=1e-12)
+
+
+def test_the_primal_step_minimises_the_proximal_objective():
+    rng = np.random.default_rng(3)
+    coef, moments, tau = rng.normal(size=(3, 40, 3))
+    lam, eta = rng.exponential(size=(40, 3)) * (rng.random((40, 3)) < 0.8), 0.7
+    stepped, step = np.empty((2, 40, 3))
+    primal_step(coef, moments, tau, lam, eta, stepped, step)
+    np.testing.assert_array_equal(step, stepped - coef)
+    # 0 is in (μ' − μ) / eta + slope + λ ∂|μ'|
+    rest = -(stepped - coef) / eta - (moments - tau)
+    away = stepped != 0
+    np.testing.assert_allclose(rest[away], (lam * np.sign(stepped))[away], atol=1e-12)
+    assert (np.abs(rest) <= lam + 1e-12)[~away].all()
+    assert 10 < away.sum() < 110
+
+
+def test_add_multiple():
+    values, total = np.random.default_rng(4).normal(size=(2, 5, 3))
+    expected = total + 0.3 * values
+    add_multiple(values, 0.3, total)
+    np.testing.assert_array_equal(total, expected)

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.minimax import project_dual, subset_values
+from bigmc.kernels.minimax import add_multiple, primal_step, project_dual, subset_values
 from bigmc.solvers.minimax.expectations import Expectations
+from bigmc.solvers.minimax.products import Products
 
 #: Steps between two checks of the gap of the restricted problem.
 _CHECK = 40
@@ -129,22 +130,30 @@ class Candidate:
     lower: float
 
 
+Space = NDArray[np.float64] | None
+"""Where a result is written to; None makes a new array."""
+
+
 class SaddleSolver:
     """The method on given rows; `matrix`, dense or sparse, has ψ of the rows, shape (n_rows, n_psi)."""
 
     def __init__(self, problem: SaddleProblem, matrix: Any) -> None:
+        shape = problem.scale.shape
         self._problem = problem
-        self._matrix = matrix
-        self._transposed = matrix.T
+        self._products = Products(matrix, shape[1])
         self._caps = np.empty(matrix.shape[0])
+        self._spare, self._step = np.empty((2, *shape))
+        of_rows = np.empty((4, matrix.shape[0], shape[1]))
+        self._spare_dual, self._dual_step, self._spare_scores, self._change = of_rows
 
-    def _scores(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
-        product = self._matrix @ (self._problem.scale * coef).astype(self._matrix.dtype)
-        return np.asarray(product, np.float64)
+    def _scores(self, coef: NDArray[np.float64], out: Space = None) -> NDArray[np.float64]:
+        product = self._products.scores(coef, self._problem.scale)
+        scores: NDArray[np.float64] = np.positive(product, out=out, dtype=np.float64)
+        return scores
 
-    def _moments(self, dual: NDArray[np.float64]) -> NDArray[np.float64]:
-        product = self._transposed @ dual.astype(self._matrix.dtype)
-        return self._problem.scale * np.asarray(product, np.float64)
+    def _moments(self, dual: NDArray[np.float64], out: Space = None) -> NDArray[np.float64]:
+        moments: NDArray[np.float64] = np.multiply(self._problem.scale, self._products.moments(dual), out=out)
+        return moments
 
     def _first_step(self) -> float:
         """Return one over an estimate of the norm of the linear map."""
@@ -166,10 +175,13 @@ class SaddleSolver:
         score_sum, moment_sum = self._scores(now.coef_sum), self._moments(now.dual_sum)
         for k in range(1, n_steps + 1):
             scores, moments, used = self._advance(now, scores, moments)
-            now.coef_sum += used * now.coef
-            now.dual_sum += used * now.dual
-            score_sum += used * scores
-            moment_sum += used * moments
+            for values, total in (
+                (now.coef, now.coef_sum),
+                (now.dual, now.dual_sum),
+                (scores, score_sum),
+                (moments, moment_sum),
+            ):
+                add_multiple(values, used, total)
             now.weight += used
             if k % _CHECK and k < n_steps:
                 continue
@@ -199,19 +211,22 @@ class SaddleSolver:
     def _advance(
         self, now: Iterate, scores: NDArray[np.float64], moments: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Make one step of an acceptable length; return scores, moments and the length."""
+        """Make one step of an acceptable length; return scores, moments (overwritten) and the length."""
         problem = self._problem
         now.n_iter += 1
         while True:
             used = now.step
             eta, sigma = used / now.balance, used * now.balance
-            coef = now.coef - eta * (moments - problem.tau)
-            coef = np.sign(coef) * np.maximum(np.abs(coef) - eta * problem.lam, 0.0)
-            new_scores = self._scores(coef)
-            change = new_scores - scores
-            dual = now.dual + sigma * (new_scores + change)
+            coef, dual = self._spare, self._spare_dual
+            primal_step(now.coef, moments, problem.tau, problem.lam, eta, coef, self._step)
+            new_scores = self._scores(coef, self._spare_scores)
+            change = np.subtract(new_scores, scores, out=self._change)
+            np.add(new_scores, change, out=dual)
+            dual *= sigma
+            dual += now.dual
             shift = project_dual(dual, sigma, now.shift, self._caps)
-            step_coef, step_dual = (coef - now.coef).ravel(), (dual - now.dual).ravel()
+            np.subtract(dual, now.dual, out=self._dual_step)
+            step_coef, step_dual = self._step.ravel(), self._dual_step.ravel()
             length = now.balance * (step_coef @ step_coef) + (step_dual @ step_dual) / now.balance
             interaction = 2.0 * abs(step_dual @ change.ravel())
             limit = length / interaction if interaction > 0 else np.inf
@@ -221,8 +236,9 @@ class SaddleSolver:
             if used <= limit:
                 break
             now.n_rejected += 1
-        now.coef, now.dual = coef, dual
-        return new_scores, self._moments(dual), used
+        self._spare, now.coef, self._spare_dual, now.dual = now.coef, coef, now.dual, dual
+        self._spare_scores = scores
+        return new_scores, self._moments(dual, moments), used
 
     def _restart(self, now: Iterate, gap: float) -> None:
         moved = np.linalg.norm(now.coef - now.coef_anchor), np.linalg.norm(now.dual - now.dual_anchor)

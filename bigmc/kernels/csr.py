@@ -1,0 +1,46 @@
+"""Products of a sparse matrix of rows with a dense one, into arrays that are there already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.decorators import kernel
+
+
+@kernel
+def rows_times(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    data: NDArray[np.floating],
+    dense: NDArray[np.floating],
+    out: NDArray[np.floating],
+) -> None:
+    """Overwrite `out`, of shape (n_rows, width), with the product of the matrix and `dense`."""
+    for i in range(out.shape[0]):
+        out[i, :] = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            value = data[k]
+            row = dense[indices[k]]
+            for c in range(out.shape[1]):
+                out[i, c] += value * row[c]
+
+
+@kernel
+def columns_times(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    data: NDArray[np.floating],
+    dense: NDArray[np.floating],
+    out: NDArray[np.floating],
+) -> None:
+    """Overwrite `out`, of shape (n_columns, width), with the product of the transposed matrix and `dense`."""
+    out[:] = 0.0
+    for i in range(dense.shape[0]):
+        for k in range(indptr[i], indptr[i + 1]):
+            value = data[k]
+            row = out[indices[k]]
+            for c in range(out.shape[1]):
+                row[c] += value * dense[i, c]
