@@ -34,12 +34,12 @@ from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
-from bigmc.training.limits import Limits, engine_for, tidy_after
+from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for, tidy_after
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
 from bigmc.training.sums import Sum, add_up
 from bigmc.training.trials import Course, Size, Truth, better
-from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE
+from bigmc.training.validation import SCORE_SHARE
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
