@@ -1,11 +1,11 @@
 """`bigmc fit`: the search against an exhaustive one, honest figures, resuming, and all kinds of data."""
 
-from dataclasses import time
+import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-import replace
 from scipy.stats import binomtest
 from sklearn.datasets import load_digits
 
