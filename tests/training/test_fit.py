@@ -254,7 +254,13 @@ def test_a_time_limit_ends_the_search_but_not_the_training(tmp_path, monkeypatch
 
     monkeypatch.setattr(fit_models, "train_with_size", timed)
     result = bigmc.fit(
-        documents(), tmp_path / "m", text="text", label="label", time_limit=0.0, memory_limit="1GB"
+        documents(),
+        tmp_path / "m",
+        text="text",
+        label="label",
+        time_limit=0.0,
+        memory_limit="1GB",
+        max_features=9,
     )
     assert len(result["trials"]) == 1
     assert "time" in result["ended"]
