@@ -54,8 +54,6 @@ tested on one fold."""
 OUTDONE, SOON_OUTDONE = 2.0, 4.0
 """Ratio of errors, and of log loss, to those of the first linear model above which no further rounds are
 tried; and above which no more than the first are, nor another depth."""
-FEWEST_SECONDS = 10.0
-"""Seconds that a trial may take however little time is left, so that few trials depend on the machine."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
@@ -246,7 +244,7 @@ class _Ladder:
 
     def _time_limit(self, folds: slice) -> float | None:
         """Return the seconds for each of some folds, after which a training ends with the rounds it has."""
-        seconds = max(self._search.seconds_left, FEWEST_SECONDS)
+        seconds = self._search.trial_seconds
         n_folds = len(range(*folds.indices(FOLDS))) if self._search.validation.cross_validates else 1
         return seconds / n_folds if math.isfinite(seconds) else None
 

@@ -34,12 +34,12 @@ from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
 from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
-from bigmc.training.limits import Limits, engine_for, tidy_after
+from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for, tidy_after
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
 from bigmc.training.sums import Sum, add_up
 from bigmc.training.trials import Course, Size, Truth, better
-from bigmc.training.validation import SCORE_ENTRIES, SCORE_SHARE
+from bigmc.training.validation import SCORE_SHARE
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
@@ -152,17 +152,19 @@ class Fit:
         linear = linear_winner(course, self._data, self._limits)
         if rival is None:
             return linear, {}
-        rivals = {"sparse": course.best.quality, "boost": rival.trial.quality}
+        whole, n = course.best, course.n_held_out
+        best_linear = whole if linear.size is None else better(whole, linear.size.trial(whole), n)
+        rivals = {"sparse": best_linear.quality, "boost": rival.trial.quality}
         boosted = Winner("boost", None, rival.trial.calibration, boosting=rival.options)
-        best = better(course.best, rival.trial, course.n_held_out)
-        alone = linear if best is course.best else boosted
+        alone = linear if better(best_linear, rival.trial, n) is best_linear else boosted
         if summed is None:
             return alone, rivals
         rivals["sum"] = summed.trial.quality
-        if not summed.is_worth_it:
+        outdone = best_linear is not whole and better(best_linear, summed.trial, n) is best_linear
+        if outdone or not summed.is_worth_it:
             return alone, rivals
-        whole = linear if linear.size is None else replace(linear, size=Size.whole(course.best))
-        both, calibration = (whole, boosted), summed.trial.calibration
+        added = linear if linear.size is None else replace(linear, size=Size.whole(whole))
+        both, calibration = (added, boosted), summed.trial.calibration
         return Winner("sum", None, calibration, parts=both, part_weights=summed.weights), rivals
 
     def _boosts(self) -> bool:

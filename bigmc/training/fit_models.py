@@ -15,7 +15,7 @@ from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.training.in_time import train_in_time
-from bigmc.training.limits import Limits, tidy_after
+from bigmc.training.limits import FEWEST_SECONDS, Limits, tidy_after
 from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
 from bigmc.training.winner import Splits, Winner
 
@@ -165,7 +165,9 @@ class FitModels:
         after: DualsAfter = DualsAfter.DROPPED,
     ) -> Trained:
         tidy_after(self._data)  # what the model before was measured with
-        ends, began = self._next_end(samples), time.monotonic()
+        began = time.monotonic()
+        # one that has hardly begun would choose other features than the search judged
+        ends = max(self._next_end(samples), began + FEWEST_SECONDS)
         trained = train_with_size(samples, winner, self._engine, start, ends, after)
         self._deadlines.took(began, trained.model.n_iter + 1)
         return trained

@@ -13,6 +13,10 @@ from bigmc.training.trials import is_table
 
 SAMPLE_WORK = 200_000_000
 """Maximum product of non-zeros of these rows and classes."""
+SCORE_ENTRIES = 16_000_000
+"""Scores of the rows that validate, at most."""
+FEWEST_SECONDS = 10.0
+"""Seconds that a trial may take however little time is left, so that few trials depend on the machine."""
 FEW_VALUES = 500_000
 """Values of the sample up to which one thread does everything: two took a fifth more processor time for a
 thousand rows of a table, and hardly less of the clock."""
@@ -47,7 +51,8 @@ class Limits(NamedTuple):
     def cross_validates(self, dataset: Dataset, n_rows: int) -> bool:
         """Return whether a search on this number of rows of a dataset cross-validates."""
         by_default = FEW_ROWS_OF_TABLES if is_table(dataset) else FEW_ROWS
-        return n_rows <= (by_default if self.few_rows is None else self.few_rows)
+        few_rows = by_default if self.few_rows is None else self.few_rows
+        return n_rows <= min(few_rows, SCORE_ENTRIES // max(dataset.n_classes, 1))
 
 
 def engine_for(dataset: Dataset, engine: Engine) -> Engine:

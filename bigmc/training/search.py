@@ -20,7 +20,7 @@ from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
-from bigmc.training.limits import Limits
+from bigmc.training.limits import FEWEST_SECONDS, Limits
 from bigmc.training.trials import Candidate, Course, Size, Trial, better, weightings_of
 from bigmc.training.validation import Validation, first_candidate
 
@@ -224,6 +224,7 @@ class Search:
                 return trial
         if self._trials and time.monotonic() > self._ends:
             raise _TimeIsOver
+        self.validation.trial_seconds = self.trial_seconds
         trial = self.validation.attempt(candidate, rival)
         if not self._trials:  # a training takes longer than this trial by the share of the rows it had
             reserved = min(RESERVED * self._seconds, self._n_trials_to_come * trial.seconds)
@@ -236,16 +237,21 @@ class Search:
         return trial
 
     @property
-    def seconds_left(self) -> float:
-        """Seconds until no trial may start."""
-        return max(self._ends - time.monotonic(), 0.0)
+    def trial_seconds(self) -> float:
+        """Seconds that the trainings of a trial may take: until none may start, but some at least."""
+        return max(self._ends - self._reserved - time.monotonic(), FEWEST_SECONDS)
+
+    @property
+    def _reserved(self) -> float:
+        """Seconds to keep for later trainings before the first trial tells how many they need."""
+        needs = math.isfinite(self._seconds) and self._n_trials_to_come and not self._trials
+        return RESERVED * self._seconds if needs else 0.0
 
     def has_time(self, seconds: float) -> bool:
         """Return whether what takes so many seconds would end in time."""
         if not math.isfinite(self._seconds):
             return True
-        reserved = 0.0 if self._trials or not self._n_trials_to_come else RESERVED * self._seconds
-        return time.monotonic() + seconds <= self._ends - reserved
+        return time.monotonic() + seconds <= self._ends - self._reserved
 
 
 class _TimeIsOver(Exception):

@@ -218,6 +218,11 @@ class Size:
         calibration = Calibration(**fields["calibration"])
         return cls(**{**fields, "calibration": calibration, "threshold": _threshold(fields["threshold"])})
 
+    def trial(self, whole: Trial) -> Trial:
+        """Return the trial of this size, given that of all features."""
+        figures = self.quality, self.log_loss, self.calibration, self.n_features, self.threshold
+        return Trial(whole.candidate, *figures, whole.seconds)
+
     def count(self, n_used: int, most: int | None) -> int:
         """Return the number of features to keep of those that occur in all rows."""
         return min(math.ceil(self.share * n_used), n_used if most is None else most)

@@ -5,8 +5,10 @@ Few rows are cross-validated: each is held out once.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ from bigmc.store.sample import draw_groups, draw_rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.folds import FOLDS, Fold, cross_validated
 from bigmc.training.label_thresholds import Thresholds
-from bigmc.training.limits import Limits, engine_for
+from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for
 from bigmc.training.ridges import Ridges
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
 from bigmc.training.trials import (
@@ -48,8 +50,8 @@ SAMPLE_SHARE, TRIAL_SHARE, SMALLER, FEWEST_IN_LITTLE_MEMORY = 0.25, 0.8, 0.7, 2_
 factor on the number of rows while that does not fit, and minimum rows."""
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
 """Share of the sample to hold out, and the maximum rows."""
-SCORE_ENTRIES, SCORE_SHARE = 16_000_000, 64
-"""Scores of the rows that validate, at most; and bytes of the memory limit for each: they are copied."""
+SCORE_SHARE = 64
+"""Bytes of the memory limit for each score of the rows that validate: they are copied."""
 _MANY_FEATURES = 1000
 """Features above which only dual coordinate descent is tried: logistic regression and a
 penalty cost ten to forty times as much there, and gained nothing on packages, strings and questions."""
@@ -85,6 +87,11 @@ class Validation:
     thresholds : Thresholds, optional
         Kind of thresholds of models of label sets.
 
+    Attributes
+    ----------
+    trial_seconds : float
+        Seconds after which the trainings of a linear trial end with the best they have, together.
+
     Raises
     ------
     DataError
@@ -94,7 +101,7 @@ class Validation:
     def __init__(
         self, dataset: Dataset, engine: Engine, limits: Limits, thresholds: Thresholds = Thresholds.SHARED
     ) -> None:
-        self._limits, self._stored = limits, dataset.weighting
+        self._limits, self._stored, self.trial_seconds = limits, dataset.weighting, math.inf
         base = weighted(dataset, first_candidate(dataset))
         work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
         share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
@@ -348,6 +355,7 @@ class Validation:
         self, options: LearnerOptions, weighting: Weighting, versions: Versions, chosen: _Folds | None = None
     ) -> list[tuple[NDArray[np.float64], int]]:
         """Return the scores that versions of the models give to the rows held out, and their features."""
+        seconds = self.trial_seconds / len(self._folds) if isinstance(options, SparseOptions) else math.inf
         resources = Resources(self._engine, self._limits.memory)
         samples = self.sample.with_weighting(weighting)
         valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
@@ -356,7 +364,8 @@ class Validation:
         learner = learner_of(options)
         folds, states = chosen or _Folds(self._folds, [None] * len(self._folds))
         for fold, state in zip(folds, states, strict=True):
-            trained = learner.train(samples, resources, sample_weight=fold.learns, checkpoint=state)
+            timed = replace(resources, ends=time.monotonic() + seconds)
+            trained = learner.train(samples, timed, sample_weight=fold.learns, checkpoint=state)
             models = versions(trained.model)
             scores.append([self._scores(model, valid, fold) for model in models])
             n_used.append([len(model.used_features) for model in models])

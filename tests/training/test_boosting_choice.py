@@ -1,5 +1,6 @@
 """Depth and rounds of boosting are those that held-out rows ask for."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 
 import bigmc
 from bigmc.engine import ThreadEngine
+from bigmc.learners.sparse import SparseLearner
 from bigmc.store.dataset import Dataset
 from bigmc.training import boosting
+from bigmc.training import search as trials_of_search
 from bigmc.training.boosting import ROUNDS, choose_boosting
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
@@ -67,12 +70,36 @@ def test_more_rounds_than_there_is_time_for_are_not_tried(tmp_path, few_rounds):
 
 
 def test_a_first_trial_that_takes_too_long_ends_with_the_rounds_it_has(tmp_path, few_rounds, monkeypatch):
-    monkeypatch.setattr(boosting, "FEWEST_SECONDS", 1e-9)
+    monkeypatch.setattr(trials_of_search, "FEWEST_SECONDS", 1e-9)
     search, data = searched(*additive(), seconds=0.0)
     cut = choose_boosting(search, data, tmp_path)
     candidate, options = cut.trial.candidate, replace(cut.options, n_rounds=1)
     [none] = search.validation.judge(options, candidate, lambda model: [replace(model, stage=0)])
     assert replace(none, seconds=0.0) == replace(cut.trial, seconds=0.0)
+
+
+def test_folds_of_a_linear_trial_share_the_time_that_is_left(monkeypatch):
+    train, left = SparseLearner.train, []
+
+    def timed(learner, rows, resources, **how):
+        left.append(resources.ends - time.monotonic())
+        return train(learner, rows, resources, **how)
+
+    monkeypatch.setattr(SparseLearner, "train", timed)
+    search, _ = searched(*additive(), seconds=500.0)
+    search.trial_of(Candidate("scaled", "log_loss", 1e-3))
+    assert len(left) == 5
+    assert all(50.0 < seconds <= 100.0 for seconds in left)
+
+
+def test_rows_with_too_many_scores_are_not_cross_validated():
+    few, many = (
+        Dataset.from_arrays(np.ones((6_000, 1), np.int8), np.arange(6_000) % n) for n in (2_000, 3_000)
+    )
+    assert [Limits(10**9, few_rows=6_000).cross_validates(data, 6_000) for data in (few, many)] == [
+        True,
+        False,
+    ]
 
 
 def test_trials_of_a_killed_run_are_not_made_again(tmp_path, monkeypatch, few_rounds):

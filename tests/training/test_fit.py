@@ -1,5 +1,6 @@
 """`bigmc fit`: the search against an exhaustive one, honest figures, resuming, and all kinds of data."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file
+from bigmc.training import fit_models
 from bigmc.training.fit import wilson
 from bigmc.training.folds import cross_validated
 from bigmc.training.limits import Limits
@@ -243,12 +245,26 @@ def test_sets_of_labels(tmp_path):
     assert ((chances >= 0) & (chances <= 1)).all()
 
 
-def test_a_time_limit_ends_the_search(tmp_path):
+def test_a_time_limit_ends_the_search_but_not_the_training(tmp_path, monkeypatch):
+    train, left = fit_models.train_with_size, []
+
+    def timed(samples, winner, engine, start, ends, after):
+        left.append(ends - time.monotonic())
+        return train(samples, winner, engine, start, ends, after)
+
+    monkeypatch.setattr(fit_models, "train_with_size", timed)
     result = bigmc.fit(
-        documents(), tmp_path / "m", text="text", label="label", time_limit=0.0, memory_limit="1GB"
+        documents(),
+        tmp_path / "m",
+        text="text",
+        label="label",
+        time_limit=0.0,
+        memory_limit="1GB",
+        max_features=9,
     )
     assert len(result["trials"]) == 1
     assert "time" in result["ended"]
+    assert 5.0 < left[0] <= 10.0  # a model hardly begun would not be the one judged
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 10), (37, 50), (50, 50)])

@@ -16,14 +16,16 @@ from bigmc.errors import DataError
 from bigmc.model import load_model, verify_model
 from bigmc.model.calibration import Calibration
 from bigmc.model.rounding import LARGEST_MULTIPLE
+from bigmc.options.learners import BoostOptions
 from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
+from bigmc.training.boosting import Boosting
 from bigmc.training.fit import Fit
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, DualsAfter, by_norm, smallest_good, train_with_size, with_shared_scale
-from bigmc.training.trials import Candidate, Size
+from bigmc.training.trials import Candidate, Course, Size, Trial
 from bigmc.training.winner import Splits, Winner
 
 N_ROWS, N_CLASSES, N_FEATURES = 500, 5, 1500
@@ -207,3 +209,17 @@ def test_cross_validated_sizes_are_judged_and_calibrated_on_all_rows():
     for size in smaller:
         assert size.quality * 400 == pytest.approx(round(size.quality * 400), abs=1e-9)
     assert len({size.calibration for size in (first, *smaller)}) == 1 + len(smaller) > 1
+
+
+@pytest.mark.parametrize(("few", "learner"), [(0.8, "sparse"), (0.6, "boost")])
+def test_boosting_must_be_better_than_the_best_number_of_features(few, learner, tmp_path):
+    data = bigmc.ingest(np.eye(4), tmp_path / "d", label=[0, 1, 0, 1], split={"train": 1.0})
+    whole, boosted = (
+        Trial(Candidate(None), quality, loss, Calibration(), 4) for quality, loss in ((0.5, 0.9), (0.7, 0.6))
+    )
+    sizes = Size.whole(whole), Size(1, 0.25, few, 1.2 - few, Calibration())
+    course = Course((whole,), whole, 1000, 1000, "", sizes)
+    fit = Fit(data, tmp_path / "m", Splits("train", "test", True), Limits(10**9), ThreadEngine(1))
+    winner, rivals = fit._choose(course, Boosting(BoostOptions(), boosted, None), None)
+    assert winner.kind == learner
+    assert rivals == {"sparse": few, "boost": 0.7}
