@@ -69,4 +69,8 @@ class Coefficients:
         kept.append((self.features[~touched], self.rows[~touched]))
         features = np.concatenate([f for f, _ in kept])
         order = np.argsort(features, kind="stable")
-        return Coefficients(features[order], np.concatenate([r for _, r in kept])[order])
+        places = np.split(np.argsort(order), np.cumsum([len(f) for f, _ in kept])[:-1])
+        merged = np.empty((len(features), self.rows.shape[1]), np.result_type(*(rows for _, rows in kept)))
+        for (_, rows), own in zip(kept, places, strict=True):
+            merged[own] = rows  # not joined before they are put in order: that would be one more copy
+        return Coefficients(features[order], merged)

@@ -109,9 +109,11 @@ def gradient_changes_by_rows(
     sums = _no_sums(len(features), task.width)
     for own in moved:
         chunk = own.read(spill)
-        for sign, coef, intercept in ((-1.0, *point), (1.0, own.coef, own.intercept)):
-            rows, weights = _rows_of(task, spill, [chunk], row_bytes), _dense(coef, features, width)
+        weights = _dense(point.coef, features, width)
+        for sign, intercept in ((-1.0, point.intercept), (1.0, own.intercept)):
+            rows = _rows_of(task, spill, [chunk], row_bytes)
             _add_rows(task, rows, Dense(weights, intercept), sign / task.weight_sum, sums)
+            weights[np.searchsorted(features, own.features)] = own.rows[:, :width]
     return sums.gradient.astype(np.float64, copy=False)
 
 
