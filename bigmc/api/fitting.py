@@ -95,7 +95,7 @@ def fit(
     from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
-    from bigmc.store.files.outputs import Output, OutputKind
+    from bigmc.store.files.outputs import Output, OutputKind, refuse_inputs
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
@@ -105,7 +105,8 @@ def fit(
     started = time.monotonic()
     budget.reset_peak()
     local_folder(to, "a fit")
-    output = Output.at(to, _files(source))
+    refuse_inputs(to, _files(source))
+    output = Output.at(to)
     if output.kind is not OutputKind.FILE:
         raise DataError(f"{to} is not the path of a file", "give the path of a file with --to")
     target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path

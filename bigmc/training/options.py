@@ -17,7 +17,7 @@ from bigmc.learners import learner_of
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.learners import LearnerOptions, learner_options
 from bigmc.store.dataset import Dataset
-from bigmc.store.files.file_checks import sha256
+from bigmc.store.files.layout import sha256
 from bigmc.store.files.outputs import IfExists
 from bigmc.store.sample import draw_groups
 

@@ -30,9 +30,9 @@ from bigmc.solvers.sparse import largest_alpha
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, exclusive, replacing, write_atomic
-from bigmc.store.files.file_checks import sha256
+from bigmc.store.files.layout import sha256
 from bigmc.store.files.object_store import local_file, read_file
-from bigmc.store.files.outputs import IfExists, Output
+from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 from bigmc.store.files.receipt import Receipt
 from bigmc.store.files.untrusted import parse_json
 from bigmc.store.files.work_file import read_work_file, write_work_file
@@ -287,7 +287,8 @@ def publish(
     digest = hashlib.sha256(content).hexdigest()
     if digest != best["model_sha256"]:
         raise ModelError(f"{best['model']} is not the model that was evaluated", "evaluate it again")
-    output = Output.at(to, [*evaluations, *(row["model"] for row in table)])
+    refuse_inputs(to, [*evaluations, *(row["model"] for row in table)])
+    output = Output.at(to)
     there = output.digest()
     if there != digest or not output.is_own():
         if there not in (None, digest) and not output.is_own():

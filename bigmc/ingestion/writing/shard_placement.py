@@ -14,8 +14,7 @@ from bigmc.ingestion.writing.pipeline import Crew, in_order
 from bigmc.lazy import LazyModule
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.files import disk
-from bigmc.store.files.file_checks import file_entry
-from bigmc.store.files.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
+from bigmc.store.files.layout import ROWS_TABLE, SHARDS, ShardEntry, file_entry, shard_folder
 from bigmc.store.files.work_file import damaged_work, read_work_file, read_work_table, write_work_file
 from bigmc.store.shards.disk_shard import SparseShard
 from bigmc.store.shards.label_sets import is_sets, pairs_of, set_column

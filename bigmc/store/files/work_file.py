@@ -12,8 +12,7 @@ import pyarrow as pa
 from bigmc.errors import StoreError
 from bigmc.lazy import LazyModule
 from bigmc.store.files.atomic import write_atomic
-from bigmc.store.files.file_checks import sha256
-from bigmc.store.files.layout import FileEntry
+from bigmc.store.files.layout import FileEntry, sha256
 from bigmc.store.files.untrusted import parse_json
 
 pq = LazyModule("pyarrow.parquet")
