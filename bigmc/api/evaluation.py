@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bigmc.inference.labelled import LabelledInput
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.results import Evaluation, ReportResult
-    from bigmc.inference.unfinished import SavedSums
+    from bigmc.inference.saved_sums import SavedSums
     from bigmc.model import Model, ModelSource
     from bigmc.store.dataset import Dataset
     from bigmc.store.label_source import LabelSource
@@ -95,7 +95,7 @@ def evaluate(
     """
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
-    from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
+    from bigmc.inference.saved_sums import NOT_SAVED, clear_beside, saved_beside
     from bigmc.ingestion.readers import MATRICES
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.object_store import is_remote
@@ -261,7 +261,7 @@ def report(
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
     from bigmc.inference import inspection
-    from bigmc.inference.unfinished import saved_beside
+    from bigmc.inference.saved_sums import saved_beside
     from bigmc.reporting import page
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import IfExists, Output, refuse_inputs

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bigmc.inference.labelled import LabelledPart
 from bigmc.inference.propensities import weighted_sums
+from bigmc.inference.saved_sums import FieldSums
 from bigmc.inference.top_labels import RANKS, top_classes, top_sums
-from bigmc.inference.unfinished import FieldSums
 from bigmc.kernels.linear.ranking import count_above
 from bigmc.model import Model
 from bigmc.store.shards.label_sets import pairs_of

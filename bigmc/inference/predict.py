@@ -20,7 +20,6 @@ from bigmc.errors import DataError
 from bigmc.inference.journal import PARTS, POSITION, Journal
 from bigmc.inference.part_predictor import N_ODD, PartPredictor, Predicted
 from bigmc.inference.prediction_plan import PredictionPlan
-from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.lazy import LazyModule
@@ -31,12 +30,13 @@ from bigmc.store.files import disk
 from bigmc.store.files.layout import sha256
 from bigmc.store.files.outputs import IfExists, Output, OutputKind
 from bigmc.store.files.receipt import Receipt
+from bigmc.store.files.work_folder import WorkFolder
 
 pq = LazyModule("pyarrow.parquet")
 
 RESULT, REJECTS = "result", "rejects.parquet"
 
-_WORK_FILES = frozenset([RESULT, REJECTS, PARTS, POSITION, "job.json"])
+_WORK_FILES = (RESULT, REJECTS, PARTS, POSITION, "job.json")
 """All files of unfinished work; the last one is of earlier versions."""
 
 
@@ -107,7 +107,7 @@ class PredictionJob:
 
     @property
     def _folder(self) -> WorkFolder:
-        return WorkFolder.of(self.output, _WORK_FILES)
+        return WorkFolder.of(self.output.path, _WORK_FILES)
 
     @property
     def _work(self) -> Path:

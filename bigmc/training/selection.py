@@ -29,19 +29,20 @@ from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import largest_alpha
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, exclusive, replacing, write_atomic
+from bigmc.store.files.atomic import replacing, write_atomic
 from bigmc.store.files.layout import sha256
 from bigmc.store.files.object_store import local_file, read_file
 from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 from bigmc.store.files.receipt import Receipt
 from bigmc.store.files.untrusted import parse_json
 from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_folder import WorkFolder
 from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
-WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
+WORK, CLAIM = "path.wip", "asked.json"
 
 Figure = Literal["accuracy", "macro_f1", "micro_f1"]
 _OF_SETS: Figure = "micro_f1"
@@ -68,15 +69,15 @@ def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resour
         data[options.validation]  # raise errors before any work
     asked = {"dataset": data.identity, **options.fingerprint()}
     asked = json.loads(json.dumps(asked))
-    work = to / WORK
+    work = WorkFolder(to / WORK, to, [CLAIM])
     result = _finished(to, asked)
     if result is None:
-        _refuse_foreign(to)
         _others(to, asked, options.if_exists)
-        with exclusive(work / LOCK):
+        with work.locked():
             result = _finished(to, asked) or _make_path(data, to, options, resources, asked)
-    for leftover in (*to.glob("*.model.wip"), work):  # a power cut may have restored removed files
+    for leftover in to.glob("*.model.wip"):  # a power cut may have restored removed files
         disk.try_clear(leftover)
+    work.clear()
     return {**result, "best_model": str(to / BEST)}
 
 
@@ -219,14 +220,6 @@ def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
         return cast(PathResult, {**saved, "table": rows, "best": best})
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-
-
-def _refuse_foreign(to: Path) -> None:
-    """Raise an error if the work folder has other contents."""
-    work = to / WORK
-    names = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
-    if not {name for name in names if not name.endswith(PARTIAL)} <= {LOCK, CLAIM}:
-        raise ModelError(f"{work} is not a folder of an unfinished path", "give another --to")
 
 
 def _others(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> list[Path] | None:
