@@ -46,9 +46,9 @@ class SetCounts(FieldSums):
         """Return the figures that scikit-learn has by these names, over all labels.
 
         ``accuracy`` is the share of sets that are right as a whole, ``micro_f1`` counts pairs of sample and
-        label; ``ranking_loss`` is the share of pairs of a label and a class that is none which the scores do
-        not order (`sklearn.metrics.label_ranking_loss`), ``ranking_precision`` the mean over the labels of a
-        sample of how many of the classes scored as high are labels
+        label; ``ranking_loss`` is the share of pairs of a label and another class in which the label does not
+        have the larger score (`sklearn.metrics.label_ranking_loss`), ``ranking_precision`` the mean, over the
+        labels of a sample, of the share of labels among the classes that score at least as high
         (`sklearn.metrics.label_ranking_average_precision_score`), both for the classes of the model.
         ``precision_at_k`` and ``ndcg_at_k`` (`sklearn.metrics.ndcg_score`) are of the k best classes, and so
         is ``psp_at_k`` with propensities: precision weighted by them, as a share of the largest possible.

@@ -38,8 +38,8 @@ SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 """Bounds on the source bytes of a part, small enough that workers share a file of a few MB."""
 
 MOST_SHARE, BATCH_SHARE = 4, 4
-"""Parts and mapped batches may be so large that so many workers have room, and more where these are small. A
-batch may take a worker's bytes divided by the second."""
+"""Memory allows at least this number of workers, and more if parts are smaller than the largest. A batch of
+mapped features may take a worker's bytes divided by the second."""
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,17 @@ from bigmc.store.files.outputs import Output, OutputKind
 from bigmc.store.files.work_folder import WorkFolder
 
 SECONDS_BETWEEN_SAVES = 2.0
-"""At most so much work is done again after a kill, unless saving takes long itself."""
+"""Maximum work repeated after a kill, unless saving itself takes long."""
 
 SAVING_SHARE = 0.05
-"""Most of the time that saving takes."""
+"""Maximum share of the time spent on saving."""
 
 
 class Sums(Protocol):
-    """What is added up over the shards of a dataset: numbers and arrays in its attributes."""
+    """Sums over the shards of a dataset: numbers and arrays."""
 
     def add(self, other: Any) -> None:
-        """Add what a shard gave."""
+        """Add the sums of a shard."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sums so far."""
@@ -90,7 +90,7 @@ NOT_SAVED = SavedSums()
 
 @contextmanager
 def saved_beside(output: Output, made: Mapping[str, Any] | None) -> Iterator[SavedSums]:
-    """Give sums that survive a kill beside a result, which no other process makes meanwhile.
+    """Yield sums that are saved beside a result, and lock it against other processes.
 
     They are only in memory if the output is a stream, or `made` is None, because a part of the input is
     only in memory.
@@ -104,6 +104,6 @@ def saved_beside(output: Output, made: Mapping[str, Any] | None) -> Iterator[Sav
 
 
 def clear_beside(output: Output) -> None:
-    """Remove the sums beside a result that is there."""
+    """Remove the sums beside a finished result."""
     if output.kind is not OutputKind.STREAM:
         WorkFolder.of(output.path, [CHECKPOINT]).clear()

@@ -61,7 +61,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
                 names = feature_names(data, trained.used_features, resources.memory_limit // 16)
                 if options.keep_norms:
                     _save_norms(trained, target)
-                label = data.label_source  # which a model of some rows in memory does not know
+                label = data.label_source  # a model trained on rows in memory lacks it
                 replace(trained, params=params, names=names, label_source=label).save(target)
     folder.clear()
     model = load_model(target)
@@ -147,8 +147,7 @@ def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> NDAr
 
 def _calibrated(model: Model, rows: Dataset) -> Model:
     """Return a model calibrated on held-out rows, for label sets also with a threshold."""
-    scores = [model.shard_scores(rows, s) for s in range(rows.n_shards)]
-    verdict = Truth.of(rows).judge(np.concatenate(scores))
+    verdict = Truth.of(rows).judge(model.dataset_scores(rows))
     threshold = model.label_threshold if verdict.threshold is None else verdict.threshold
     return replace(model, calibration=verdict.calibration, label_threshold=threshold)
 
