@@ -269,6 +269,16 @@ def test_unfinished_work_of_another_is_not_removed(run, made):
     assert Path("p.parquet.wip/notes").read_bytes() == Path("n.model.wip/notes").read_bytes() == MINE
 
 
+def test_the_command_and_the_function_make_the_same_path(run, made):
+    assert run("path d --to p --alphas 2 --memory 64MB")[0] == 0
+    api.sparse_path("d", "q", n_alphas=2, memory_limit="64MB")
+    files = [{file.name: file.read_bytes() for file in Path(to).iterdir()} for to in ("p", "q")]
+    assert files[0] == files[1]
+    before = Path("p/path.json").stat().st_mtime_ns
+    assert api.sparse_path("d", "p", n_alphas=2, memory_limit="64MB")["table"]
+    assert Path("p/path.json").stat().st_mtime_ns == before
+
+
 def test_a_folder_of_another_stays_beside_a_finished_training(run, made):
     train = "train sparse d --alpha 0.3 --to n.model"
     assert run(train)[0] == 0
