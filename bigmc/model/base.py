@@ -191,6 +191,11 @@ class Model(Sized):
         """Number of classes."""
         return len(self.classes)
 
+    def codes_of(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the code of each label, -1 where it is not a class of the model."""
+        code = {label: c for c, label in enumerate(self.classes.tolist())}
+        return np.array([code.get(label, -1) for label in labels.tolist()], np.int64)
+
     @cached_property
     def scorer(self) -> Scorer:
         """Computes the scores; made once, since it may keep tables."""
