@@ -28,6 +28,7 @@ from bigmc.store.files import disk
 from bigmc.store.files.atomic import IfBusy, exclusive, remove_tree, write_atomic
 from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, Manifest, append_name, file_entry, read_manifest
 from bigmc.store.files.object_store import building_folder, publish
+from bigmc.store.weighting import Weighting
 
 _OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
 """Fields in which the recipe of an append may differ from that of the dataset."""
@@ -235,7 +236,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             gamma=mapping["gamma"] if mapping else None,
             one_hot=tuple(levels.column for levels in stored.one_hot),
             missing=stored.missing_as,
-            weighting=manifest.weighting.name,
+            weighting=Weighting(**manifest.weighting).name,
             split={name: recipe["splits"][name] for name in recipe["order_of_splits"]},
             group=recipe["group"],
             seed=recipe["seed"],

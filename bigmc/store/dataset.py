@@ -104,7 +104,7 @@ class Dataset:
     def _of(cls, stored: Stored) -> Dataset:
         """Return the dataset on disk."""
         first = stored.ingests[0].manifest
-        own = first.n_features, first.weighting, first.features
+        own = first.n_features, stored.weighting, first.features
         return cls(stored.shards(), stored.class_labels(), *own, stored)
 
     @classmethod

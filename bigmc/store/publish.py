@@ -115,7 +115,7 @@ def finish_dataset(
         files=tuple(files),
         label_sets=dataset.has_sets,
         features=dict(features),
-        weighting=weighting,
+        weighting=weighting.to_dict(),
         provenance=dict(provenance),
         rows_in=rows_in,
         rows_quarantined=rows_quarantined,

@@ -40,6 +40,7 @@ from bigmc.store.shards.disk_shard import KINDS, StoredShard
 from bigmc.store.shards.shard import Shard
 from bigmc.store.shards.zarr_chunks import ArrayReader, ByteCounter
 from bigmc.store.statistics import read_statistic
+from bigmc.store.weighting import Weighting
 
 pq = LazyModule("pyarrow.parquet")
 
@@ -162,6 +163,18 @@ class Stored:
     def class_labels(self) -> StoredLabels:
         """Return the labels in the order of their codes, from the last ingest, which has all."""
         return StoredLabels(self.ingests[-1])
+
+    @property
+    def weighting(self) -> Weighting:
+        """Weighting of the values; `StoreError` if this version does not know it."""
+        first = self.ingests[0]
+        try:
+            return Weighting(**first.manifest.weighting)
+        except TypeError as error:
+            raise StoreError(
+                f"{first.path / MANIFEST}: the weighting {first.manifest.weighting} is unknown ({error})",
+                "install the version of bigmc that made the dataset, or ingest again",
+            ) from None
 
     @property
     def has_sets(self) -> bool:

@@ -33,7 +33,6 @@ from bigmc.errors import StoreError
 from bigmc.store.files import untrusted
 from bigmc.store.files.dtypes import VALUE_DTYPES
 from bigmc.store.files.untrusted import parse_json
-from bigmc.store.weighting import Weighting
 
 FORMAT_VERSION = 2
 """Version of the datasets written; it differs from version 1 in how chunks are compressed."""
@@ -43,6 +42,7 @@ READ_VERSIONS = (1, FORMAT_VERSION)
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "splits": dict,
     "features": dict,
+    "weighting": dict,
     "provenance": dict,
     "signature": str,
     "rows_in": int,
@@ -152,7 +152,7 @@ class Manifest:
     shards: tuple[ShardEntry, ...]
     files: tuple[FileEntry, ...]
     features: Mapping[str, Any]
-    weighting: Weighting
+    weighting: dict[str, bool]
     provenance: Mapping[str, Any]
     rows_in: int
     rows_quarantined: int
@@ -163,8 +163,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """Return the text of manifest.json, with a digest of itself."""
-        shards = [shard.to_dict() for shard in self.shards]
-        fields = {**self.__dict__, "shards": shards, "weighting": self.weighting.to_dict()}
+        fields = {**self.__dict__, "shards": [s.to_dict() for s in self.shards]}
         for name in ("files", "appends"):
             fields[name] = [asdict(f) for f in getattr(self, name)]
         if not self.label_sets:
@@ -262,7 +261,6 @@ def _read_manifest(path: Path) -> tuple[Manifest, str]:
         raise damaged(file, "edited or damaged: its checksum does not match")
     try:
         fields["shards"] = tuple(ShardEntry.from_dict(s) for s in fields["shards"])
-        fields["weighting"] = Weighting(**fields["weighting"])
         for name in ("files", "appends"):
             fields[name] = tuple(FileEntry(**f) for f in fields.get(name, ()))
         manifest = Manifest(**fields)
