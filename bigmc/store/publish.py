@@ -18,7 +18,6 @@ from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, write_atomic
-from bigmc.store.files.file_checks import file_entry
 from bigmc.store.files.layout import (
     CLASSES,
     FORMAT_VERSION,
@@ -28,8 +27,9 @@ from bigmc.store.files.layout import (
     FileEntry,
     Manifest,
     ShardEntry,
+    file_entry,
 )
-from bigmc.store.shards.disk_shard import open_shard
+from bigmc.store.shards.disk_shard import KINDS
 from bigmc.store.shards.zarr_chunks import ArrayWriter, ByteCounter
 from bigmc.store.shards.zarr_groups import write_group
 from bigmc.store.statistics import block_statistics
@@ -84,7 +84,7 @@ def finish_dataset(
             raise DataError(f"invalid name of a split: {split!r}", "use letters, digits, - and _")
     _clear(path, shards)
     counter = ByteCounter()
-    opened = [open_shard(path, entry, n_features, counter) for entry in shards]
+    opened = [KINDS[entry.kind](path, entry, n_features, counter) for entry in shards]
     dataset = Dataset(opened, classes, n_features, weighting, features)
     files: list[FileEntry] = []
     for split in (name for name, n in dataset.splits.items() if n):

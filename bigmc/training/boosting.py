@@ -8,11 +8,11 @@ costs little more than scoring the held-out rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from bigmc.solvers.boosting import is_sparse, keeps_codes
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
-from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import made_once
 from bigmc.training.folds import FOLDS
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, is_mixed, is_table
@@ -249,18 +249,19 @@ class _Ladder:
         return seconds / n_folds if math.isfinite(seconds) else None
 
     def _tried(self, rounds: Sequence[int], folds: slice = EVERY_FOLD) -> list[Boosting]:
-        file = self._file(rounds, folds)
-        if file.exists():
-            trials = [Trial.from_dict(fields) for fields in read_work_file(file, self._folder)]
-        else:
-            options = replace(self._options, n_rounds=rounds[-1], time_limit=self._time_limit(folds))
-            entered, states = Candidate(None, "boosting", 1.0 / float(options.C)), self._states
-            trials = self._search.validation.judge(
-                options, entered, lambda model: _stages(model, rounds), states, folds=folds
-            )
-            write_work_file(file, [asdict(trial) for trial in trials])
+        judged = made_once(self._file(rounds, folds), lambda: self._judged(rounds, folds), self._folder)
         asked = [replace(self._options, n_rounds=n) for n in rounds]
+        trials = [Trial.from_dict(fields) for fields in judged]
         return [Boosting(*pair, self) for pair in zip(asked, trials, strict=True)]
+
+    def _judged(self, rounds: Sequence[int], folds: slice) -> list[Mapping[str, Any]]:
+        """Return the fields of the trials of some numbers of rounds."""
+        options = replace(self._options, n_rounds=rounds[-1], time_limit=self._time_limit(folds))
+        entered = Candidate(None, "boosting", 1.0 / float(options.C))
+        trials = self._search.validation.judge(
+            options, entered, lambda model: _stages(model, rounds), self._states, folds=folds
+        )
+        return [asdict(trial) for trial in trials]
 
 
 def _is_outdone(boosted: Trial, linear: Trial, ratio: float) -> bool:

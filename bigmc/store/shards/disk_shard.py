@@ -14,8 +14,16 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.lazy import LazyModule
-from bigmc.store.files.file_checks import check_file, check_sizes
-from bigmc.store.files.layout import MATRIX, ROWS_TABLE, SHARDS, ShardEntry, damaged, shard_folder
+from bigmc.store.files.layout import (
+    MATRIX,
+    ROWS_TABLE,
+    SHARDS,
+    ShardEntry,
+    check_contents,
+    check_sizes,
+    damaged,
+    shard_folder,
+)
 from bigmc.store.files.object_store import Origin
 from bigmc.store.shards.label_sets import SETS
 from bigmc.store.shards.memory_shard import MAX_ROWS
@@ -38,20 +46,21 @@ def _is_plain(column: pa.ChunkedArray, types: tuple[pa.DataType, ...]) -> bool:
 
 
 class StoredShard(ABC):
-    """A shard on disk; see `bigmc.store.shards.shard.Shard`. Nothing of it stays in memory.
+    """The shard of `entry` in the dataset at `path`; see `bigmc.store.shards.shard.Shard`.
 
-    If there is an `origin`, files are downloaded from it at first use.
+    Nothing of it stays in memory. Its files are checked at first use; if there is an `origin`, they are first
+    downloaded from it.
     """
 
     def __init__(
         self,
-        folder: Path,
+        path: Path,
         entry: ShardEntry,
         n_features: int,
         counter: ByteCounter,
         origin: Origin | None = None,
     ) -> None:
-        self.folder = folder
+        self.folder = shard_folder(path, entry.name)
         self.entry = entry
         self.split = entry.split
         self.n_rows = entry.rows
@@ -111,7 +120,7 @@ class StoredShard(ABC):
         with self._lock:
             if not self._table_checked:
                 entry = next(file for file in self.entry.files if file.path == ROWS_TABLE)
-                check_file(self.folder / ROWS_TABLE, entry)
+                check_contents(self.folder / ROWS_TABLE, entry)
                 self._table_checked = True
 
     def _array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayReader:
@@ -201,9 +210,5 @@ class DenseShard(StoredShard):
             self._array("", (self.n_rows, self.n_features), self.dtype).read(start, stop, data_out)
 
 
-def open_shard(
-    path: Path, entry: ShardEntry, n_features: int, counter: ByteCounter, origin: Origin | None = None
-) -> StoredShard:
-    """Return the shard of `entry` in the dataset at `path`; its files are checked at first use."""
-    kind = DenseShard if entry.kind == "dense" else SparseShard
-    return kind(shard_folder(path, entry.name), entry, n_features, counter, origin)
+KINDS: dict[str, type[StoredShard]] = {"sparse": SparseShard, "dense": DenseShard}
+"""Class of the shards of each kind, as named by the manifest."""
