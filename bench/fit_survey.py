@@ -227,7 +227,8 @@ def peer(method: str, train: Path, test: Path) -> dict[str, float]:
             encoder = OneHotEncoder(min_frequency=5, handle_unknown="ignore")
             parts.append(encoder.fit(texts[:n]).transform(texts))
         wide = sum(part.shape[1] for part in parts) > 1_000
-        whole = sparse.hstack(parts, "csr") if wide else sparse.hstack(parts).toarray()
+        together = sparse.hstack([sparse.csr_array(part) for part in parts], "csr")
+        whole = together if wide else together.toarray()
         X, Z = whole[:n], whole[n:]
         model = _tuned(lambda C: LogisticRegression(C=C, max_iter=500), X, y)
     else:
