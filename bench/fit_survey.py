@@ -128,22 +128,25 @@ def made(given: Table | str) -> pd.DataFrame:
     return table[[counts[label] > 1 for label in table["label"]]]
 
 
-def most_rows(given: Table | str) -> int | None:
+def most_rows(given: Table | str, asked: int | None) -> int | None:
     """Return how many rows to draw of a set; those that are made have the number they are to have."""
     if isinstance(given, Table) and given.package == "made":
         return None
+    if asked is not None:
+        return asked
     return MANY_ROWS if (given.item if isinstance(given, Table) else given) in LARGE else MOST_ROWS
 
 
-def sides(name: str, given: Table | str, folder: Path, split: int = 0) -> tuple[Path, Path]:
+def sides(name: str, folder: Path, split: int, rows: int | None) -> tuple[Path, Path]:
     """Write the two sides of a split and return their paths."""
+    given = next(sets[name] for sets in SETS.values() if name in sets)
     stem = f"{name}-{split}" if split else name
     train, test = (folder / f"{stem}-{side}.parquet" for side in ("train", "test"))
     if not test.exists():
         folder.mkdir(parents=True, exist_ok=True)
         generator = np.random.default_rng(SEED + split)
         table = made(given)
-        table = table.iloc[generator.permutation(len(table))[: most_rows(given)]]
+        table = table.iloc[generator.permutation(len(table))[: most_rows(given, rows)]]
         held = generator.random(len(table)) < (0.2 if len(table) > 3000 else 0.3)
         held &= table["label"].isin(set(table["label"][~held])).to_numpy()
         table[~held].to_parquet(train, index=False)
@@ -295,6 +298,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", help="some of the half")
     parser.add_argument("--methods", nargs="+", help="run these alone")
     parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="rows to draw of larger sets; give a --to of its own")
     parser.add_argument("--again", action="store_true", help="repeat runs that are in the results")
     parser.add_argument("--to", type=Path, default=HERE / "data" / "survey")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "fit_survey.jsonl")
@@ -316,7 +320,7 @@ def main() -> None:
                 continue
             if (name, method, split) in done and not given.again:
                 continue
-            train, test = sides(name, found, given.to.resolve(), split)
+            train, test = sides(name, given.to.resolve(), split, given.rows)
             figures = run_ours(train, test) if method == OURS else run_peer(method, train, test)
             line = json.dumps({"set": name, "method": method, "split": split, **figures})
             print(line, flush=True)
