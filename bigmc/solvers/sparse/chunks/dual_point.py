@@ -97,9 +97,9 @@ class _Chunks:
         self._most_bytes = max(plan.free_bytes // _MOVED, _MOVED_BYTES)
 
     def has_memory_for(self, point: Evaluated) -> bool:
-        """Return whether sweeps of two chunks have memory for all candidates that are out of their balls."""
+        """Return whether sweeps of two or three chunks have memory for all candidates out of their balls."""
         n_out = int(np.count_nonzero(self._norms(point) > 1.0))
-        return self.most_features is None or n_out <= 2 * self.most_features
+        return not self._by_rows or n_out <= 2 * self._plan.most_candidates
 
     def with_samples(self, dual: ChunkDual, moved: list[MovedSamples]) -> ChunkDual:
         """Return a dual point with other weights of more samples."""
