@@ -13,7 +13,7 @@ from bigmc.learners.sparse import SparseLearner
 from bigmc.store.dataset import Dataset
 from bigmc.training import boosting
 from bigmc.training import search as trials_of_search
-from bigmc.training.boosting import ROUNDS, choose_boosting
+from bigmc.training.boosting import MOST_COLUMNS, ROUNDS, choose_boosting
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, better
@@ -158,7 +158,14 @@ def test_a_later_trial_must_be_worth_it(quality, log_loss, wins):
 
 @pytest.mark.parametrize(
     ("n_columns", "few_rows", "n_models", "n_asked"),
-    [(12, None, 4, 6), (5, None, 4, 4), (4, None, 1, 4), (2, None, 1, 2), (12, 0, 1, 12)],
+    [
+        (12, None, 4, 6),
+        (5, None, 4, 4),
+        (4, None, 1, 4),
+        (2, None, 1, 2),
+        (12, 0, 1, 12),
+        (240, None, 4, MOST_COLUMNS),
+    ],
 )
 def test_few_rows_of_several_columns_have_the_mean_of_models(
     tmp_path, few_rounds, n_columns, few_rows, n_models, n_asked

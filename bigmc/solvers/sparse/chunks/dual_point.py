@@ -93,7 +93,7 @@ class _Chunks:
     def __init__(self, task: ChunkTask, plan: ChunkPlan, spill: Spill) -> None:
         self._task, self._plan, self._spill = task, plan, spill
         self._by_rows = plan.goes_by_rows(len(spill.features))
-        self.most_features = plan.most_candidates if self._by_rows else None
+        self.most_features = plan.most_moved(len(spill.features)) if self._by_rows else None
         self._most_bytes = max(plan.free_bytes // _MOVED, _MOVED_BYTES)
 
     def has_memory_for(self, point: Evaluated) -> bool:
@@ -133,6 +133,7 @@ class _Chunks:
             in_vain += 1
             if left.largest <= out.largest and left.total < out.total:
                 dual, out, in_vain = better, left, 0
+            del point, better  # the gradients of the one that is not taken
         return dual
 
     def _excess(self, point: Evaluated) -> _Excess:
