@@ -93,4 +93,4 @@ def test_the_curvature_of_a_column_is_the_one_that_was_chosen(curvature, of_clas
     objective("log_loss", "l1").add_gradients(*columns, sums, curvature)
     X = instance.X / instance.scale
     second = (X**2 * instance.weights[:, None]).T @ (instance.P * (1 - instance.P)) / 2
-    np.testing.assert_allclose(sums.curvatures, of(second, axis=1), rtol=1e-10)
+    np.testing.assert_allclose(sums.curvatures, of_classes(second, axis=1), rtol=1e-10)
