@@ -29,9 +29,9 @@ from bigmc.store.files.layout import (
     ShardEntry,
     file_entry,
 )
-from bigmc.store.shards.disk_shard import KINDS
 from bigmc.store.shards.zarr_chunks import ArrayWriter, ByteCounter
 from bigmc.store.shards.zarr_groups import write_group
+from bigmc.store.snapshot import open_shard
 from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
 
@@ -84,7 +84,7 @@ def finish_dataset(
             raise DataError(f"invalid name of a split: {split!r}", "use letters, digits, - and _")
     _clear(path, shards)
     counter = ByteCounter()
-    opened = [KINDS[entry.kind](path, entry, n_features, counter) for entry in shards]
+    opened = [open_shard(path, entry, n_features, counter) for entry in shards]
     dataset = Dataset(opened, classes, n_features, weighting, features)
     files: list[FileEntry] = []
     for split in (name for name, n in dataset.splits.items() if n):

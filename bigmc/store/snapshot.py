@@ -28,15 +28,17 @@ from bigmc.store.files.layout import (
     CLASSES,
     GROUP,
     MANIFEST,
+    SHARDS,
     STATISTICS,
     FileEntry,
     Manifest,
+    ShardEntry,
     check_files,
     damaged,
     read_manifests,
 )
 from bigmc.store.files.object_store import Origin, find, is_remote
-from bigmc.store.shards.disk_shard import KINDS, StoredShard
+from bigmc.store.shards.disk_shard import DenseShard, SparseShard, StoredShard
 from bigmc.store.shards.shard import Shard
 from bigmc.store.shards.zarr_chunks import ArrayReader, ByteCounter
 from bigmc.store.statistics import read_statistic
@@ -155,7 +157,7 @@ class Stored:
     def shards(self) -> list[StoredShard]:
         """Return all shards, in the order of the ingests; they are checked at first use."""
         return [
-            KINDS[entry.kind](ingest.path, entry, ingest.manifest.n_features, self.counter, ingest.origin)
+            open_shard(ingest.path, entry, ingest.manifest.n_features, self.counter, ingest.origin)
             for ingest in self.ingests
             for entry in ingest.manifest.shards
         ]
@@ -239,6 +241,14 @@ class Stored:
         if values is None:
             raise damaged(ingest.path / folder, f"is no statistic of the shape {shape}")
         return values
+
+
+def open_shard(
+    path: Path, entry: ShardEntry, n_features: int, counter: ByteCounter, origin: Origin | None = None
+) -> StoredShard:
+    """Return the shard of `entry` in the dataset at `path`; its files are checked at first use."""
+    kind = DenseShard if entry.kind == "dense" else SparseShard
+    return kind(path / SHARDS / entry.name, entry, n_features, counter, origin)
 
 
 def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:

@@ -82,11 +82,11 @@ class PathRequest(NamedTuple):
     start: Path | None = None
     if_exists: IfExists = IfExists.REFUSE
 
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Mapping[str, Any]:
         """Return what determines the models, as JSON data."""
         start = {} if self.start is None else {"warm_start": sha256(self.start)}
         own = {"dataset": self.data.identity, **start, **self.options.fingerprint()}
-        return dict(json.loads(json.dumps(own)))
+        return cast(Mapping[str, Any], json.loads(json.dumps(own)))
 
 
 def sparse_path(request: PathRequest, resources: Resources) -> PathResult:

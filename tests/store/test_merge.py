@@ -14,10 +14,10 @@ from bigmc.errors import DataError
 from bigmc.store.files.layout import SHARDS, FileEntry, ShardEntry, file_entry
 from bigmc.store.publish import finish_dataset
 from bigmc.store.shards import merge
-from bigmc.store.shards.disk_shard import KINDS
 from bigmc.store.shards.merge import group_small, merge_shards, plan_merges
 from bigmc.store.shards.write import write_shard
 from bigmc.store.shards.zarr_chunks import ByteCounter
+from bigmc.store.snapshot import open_shard
 from bigmc.store.verify import verify
 from bigmc.store.weighting import Weighting
 
@@ -42,7 +42,7 @@ def sources_of(path, matrices, tables=None, split="all"):
         table = tables[i] if tables else table_of([k % 3 for k in range(first, first + n)], first)
         folder = path / "parts" / SHARDS / f"{i:03d}"
         entry = write_shard(folder, rows_of(X), table, split=split)
-        shards.append(KINDS[entry.kind](path / "parts", entry, X.shape[1], ByteCounter()))
+        shards.append(open_shard(path / "parts", entry, X.shape[1], ByteCounter()))
         first += n
     return shards
 
@@ -76,7 +76,7 @@ def test_merged_is_the_stack_of_its_sources(dtypes, expected, memory, tmp_path):
     read = anndata.io.read_elem(group)
     assert read.nnz == X.nnz
     assert np.array_equal(read.toarray(), X.toarray())
-    shard = KINDS[entry.kind](tmp_path / "d", entry, 31, ByteCounter())
+    shard = open_shard(tmp_path / "d", entry, 31, ByteCounter())
     assert shard.table().equals(pa.concat_tables([s.table() for s in sources], promote_options="default"))
     assert [p.name for p in target.parent.iterdir()] == ["000000"]
     files = {p.relative_to(target).as_posix() for p in target.rglob("*") if p.is_file()}
@@ -119,7 +119,7 @@ def test_a_full_shard_uses_every_row_id_across_chunks_of_offsets(tmp_path, monke
         )
     sources = sources_of(tmp_path, matrices)
     entry = merge_shards(tmp_path / SHARDS / "000000", sources, memory=100_000)
-    shard = KINDS[entry.kind](tmp_path, entry, n_features, ByteCounter())
+    shard = open_shard(tmp_path, entry, n_features, ByteCounter())
     out = np.empty(n, np.uint16)
     shard.read(0, n, out, None)
     assert np.array_equal(out, np.argsort(features, kind="stable"))
@@ -134,7 +134,7 @@ def test_tables_differ_and_are_long(tmp_path):
     tables = [table.replace_schema_metadata(mark) for table in tables]
     sources = sources_of(tmp_path, [sparse(2, 10, "int8", i, 0.6) for i in range(3)], tables)
     entry = merge_shards(tmp_path / SHARDS / "000000", sources, memory=10)  # a row group for each
-    table = KINDS[entry.kind](tmp_path, entry, 10, ByteCounter()).table()
+    table = open_shard(tmp_path, entry, 10, ByteCounter()).table()
     assert table.column("row_id").to_pylist() == list(range(6))
     assert table.column("text").to_pylist() == ["row 0", "row 1", "row 2", "row 3", None, None]
     assert table.column("more").to_pylist() == [None, None, "x", "y", None, None]
@@ -148,7 +148,7 @@ def test_sources_of_several_splits_or_dense_are_refused(tmp_path):
         merge_shards(tmp_path / "000000", [*one, *other])
     dense = write_shard(tmp_path / SHARDS / "000001", np.ones((3, 10)), table_of([0, 1, 2]))
     with pytest.raises(ValueError, match="only sparse"):
-        merge_shards(tmp_path / "000000", [KINDS[dense.kind](tmp_path, dense, 10, ByteCounter())])
+        merge_shards(tmp_path / "000000", [open_shard(tmp_path, dense, 10, ByteCounter())])
 
 
 def test_a_kill_while_merging_leaves_no_shard_and_keeps_the_sources(tmp_path, monkeypatch):

@@ -14,8 +14,9 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files.layout import SHARDS
 from bigmc.store.shards import write
 from bigmc.store.shards.csr import Rows
-from bigmc.store.shards.disk_shard import KINDS, DenseShard, SparseShard
+from bigmc.store.shards.disk_shard import DenseShard, SparseShard
 from bigmc.store.shards.zarr_chunks import ByteCounter
+from bigmc.store.snapshot import open_shard
 
 from .conftest import rows_of, table_of
 from .shard_contract import DTYPES, ShardContract, values_of
@@ -23,7 +24,7 @@ from .shard_contract import DTYPES, ShardContract, values_of
 
 def write_and_open(path, rows, n_features, n_rows, counter=None):
     entry = write.write_shard(path / SHARDS / "000000", rows, table_of([i % 3 for i in range(n_rows)]))
-    return KINDS[entry.kind](path, entry, n_features, counter or ByteCounter())
+    return open_shard(path, entry, n_features, counter or ByteCounter())
 
 
 def small_chunks(monkeypatch, size):

@@ -22,7 +22,6 @@ from bigmc.store.files.layout import (
     check_contents,
     check_sizes,
     damaged,
-    shard_folder,
 )
 from bigmc.store.files.object_store import Origin
 from bigmc.store.shards.label_sets import SETS
@@ -46,7 +45,7 @@ def _is_plain(column: pa.ChunkedArray, types: tuple[pa.DataType, ...]) -> bool:
 
 
 class StoredShard(ABC):
-    """The shard of `entry` in the dataset at `path`; see `bigmc.store.shards.shard.Shard`.
+    """A shard on disk, in a folder of its own; see `bigmc.store.shards.shard.Shard`.
 
     Nothing of it stays in memory. Its files are checked at first use; if there is an `origin`, they are first
     downloaded from it.
@@ -54,13 +53,13 @@ class StoredShard(ABC):
 
     def __init__(
         self,
-        path: Path,
+        folder: Path,
         entry: ShardEntry,
         n_features: int,
         counter: ByteCounter,
         origin: Origin | None = None,
     ) -> None:
-        self.folder = shard_folder(path, entry.name)
+        self.folder = folder
         self.entry = entry
         self.split = entry.split
         self.n_rows = entry.rows
@@ -208,7 +207,3 @@ class DenseShard(StoredShard):
                 at = end
         if data_out is not None:
             self._array("", (self.n_rows, self.n_features), self.dtype).read(start, stop, data_out)
-
-
-KINDS: dict[str, type[StoredShard]] = {"sparse": SparseShard, "dense": DenseShard}
-"""Class of the shards of each kind, as named by the manifest."""
