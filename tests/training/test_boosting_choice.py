@@ -181,6 +181,22 @@ def test_few_rows_of_several_columns_have_the_mean_of_models(
     assert said.endswith("mean of 4") == (n_models > 1)
 
 
+@pytest.mark.parametrize(("similar", "share"), [(True, 0.1), (False, 0.5)])
+def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
+    tmp_path, few_rounds, monkeypatch, similar, share
+):
+    """Of sixty columns that show three hidden ones six do; two that matter together are rarely among six."""
+    monkeypatch.setattr(boosting, "MOST_COLUMNS", 6)
+    generator = np.random.default_rng(6)
+    if similar:
+        shown = generator.normal(size=(200, 3))
+        X = shown[:, np.arange(60) % 3] + 1.5 * generator.normal(size=(200, 60))
+    else:
+        shown = X = generator.normal(size=(200, 60))
+    y = (shown[:, 0] * shown[:, 1] > 0).astype(int)
+    assert choose_boosting(*searched(X, y), tmp_path).options.column_share == share
+
+
 def test_labels_of_two_columns_together_are_learned(tmp_path):
     """Trees that may ask one of the two columns at a time tell nothing."""
     X = np.random.default_rng(7).uniform(-1, 1, size=(600, 2))
