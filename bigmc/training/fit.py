@@ -174,7 +174,8 @@ class Fit:
         figures = self._figures(self._models.tested(winner), winner)
         first = course.trials[0]
         linear = winner.linear
-        plain = Winner.of(first, None if linear.size is None else Size.whole(first))
+        by_duals = linear_winner(course, self._data, self._limits).size is not None
+        plain = Winner.of(first, Size.whole(first) if by_duals else None)
         same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
         shares = {}

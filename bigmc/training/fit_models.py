@@ -128,7 +128,8 @@ class FitModels:
         """Return the plain ridge model for the same rows as the winner."""
         if plain.size is None:
             return self._trained("plain", plain, self._train)
-        return self._train_sized(plain, self._train, self._duals(winner)).model
+        start = self.searched if winner.size is None else self._duals(winner)
+        return self._train_sized(plain, self._train, start).model
 
     def _duals(self, winner: Winner) -> Duals:
         """Return the dual variables of the tested model, to start similar models from."""
