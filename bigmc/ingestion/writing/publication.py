@@ -22,6 +22,7 @@ from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt, pa
 from bigmc.ingestion.writing.pipeline import Crew
 from bigmc.ingestion.writing.shard_placement import PartShard, Placing
 from bigmc.lazy import LazyModule
+from bigmc.options.label_kind import LabelKind
 from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.atomic import replacing
@@ -131,8 +132,9 @@ class Publication:
             has = "a set of labels" if self.before.has_sets else "one label"
             raise DataError(f"rows of the dataset have {has}", "append rows of the same kind")
         if self.before is None:
-            return merge_classes(labels, types, sum(receipt.rows_quarantined for receipt in receipts))
-        return extend_classes(self.before.classes.tolist(), labels, types)
+            kind = LabelKind.SET if sets else LabelKind.ONE
+            return merge_classes(labels, types, sum(each.rows_quarantined for each in receipts), kind)
+        return extend_classes(self.before.classes.tolist(), labels)
 
     def _place_shards(
         self,
