@@ -118,6 +118,7 @@ class Search:
         file = None if self._folder is None else self._folder / "sizes.json"
         if file is not None and file.exists():
             return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
+        self.validation.trial_seconds = self.trial_seconds
         sizes = self.validation.sizes(candidate)
         if file is not None:
             write_work_file(file, [asdict(size) for size in sizes])
