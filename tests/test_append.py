@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError, DataError, StoreError
 from bigmc.ingestion import append
 from bigmc.ingestion import job as job_module
+from bigmc.ingestion.sources.same_content import content_digests
+from bigmc.ingestion.writing import publication
 from bigmc.store.block import read_block
 from bigmc.store.files.atomic import exclusive
 from bigmc.store.verify import verify
@@ -183,15 +186,58 @@ def test_other_options_are_refused_by_name(options, reason, days, tmp_path):
     assert api.open_dataset(to).n_samples == 700
 
 
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_a_file_with_another_time_and_the_same_bytes_is_known(days, tmp_path, n_threads):
+    to, options = tmp_path / "d.bigmc", {**OPTIONS, "memory_limit": "1GB"}
+    api.ingest(days[0], to, engine=ThreadEngine(n_threads), **options)
+    ingest(days[1], to, append=True)
+    before = {file: file.read_bytes() for file in to.rglob("*") if file.is_file()}
+    for day in days[:2]:
+        content = day.read_bytes()
+        day.unlink()
+        day.write_bytes(content)
+        os.utime(day, (1, 1))
+    ingest(days[:2], to, append=True)
+    assert api.open_dataset(to).n_samples == 1000
+    ingest(days[0], to, **options)  # the ingest again
+    assert {file: file.read_bytes() for file in to.rglob("*") if file.is_file()} == before
+    ingest(days, to, append=True)
+    assert api.open_dataset(to).n_samples == 1200
+
+
+def test_datasets_without_digests_of_their_files_go_by_time(days, tmp_path, monkeypatch):
+    """Those of earlier versions, and of files that changed while they were read."""
+    to = tmp_path / "d.bigmc"
+    monkeypatch.setattr(publication, "content_digests", lambda _: {})
+    ingest(days[0], to, **OPTIONS)
+    assert not append.read_manifest(to).provenance.get("sha256")
+    monkeypatch.undo()
+    os.utime(days[0], (1, 1))
+    with pytest.raises(DataError, match="has changed since"):
+        ingest(days[0], to, append=True)
+    identity = {
+        "path": str(days[0]),
+        "format": "csv",
+        "bytes": days[0].stat().st_size,
+        "changed": 1_000_000_000,
+    }
+    assert content_digests([identity]) == {str(days[0]): sha256(days[0].read_bytes()).hexdigest()}
+    assert content_digests([{**identity, "changed": 2}, {**identity, "path": "/nowhere"}]) == {}
+
+
 def test_what_cannot_be_appended(days, tmp_path):
     to = tmp_path / "d.bigmc"
     with pytest.raises(StoreError, match="no dataset"):
         ingest(days[0], to, append=True)
     assert not to.exists()
     ingest(days[0], to, **OPTIONS)
-    days[0].write_text(days[0].read_text() + "more,x\n")
-    with pytest.raises(DataError, match=r"1.csv was ingested into .* and has changed since"):
-        ingest(days[0], to, append=True)
+    first = days[0].read_text()
+    times = days[0].stat().st_mtime_ns
+    for other in (first + "more,x\n", first.replace(",y", ",x", 1)):  # longer, and as long
+        days[0].write_text(other)
+        os.utime(days[0], ns=(times, times + 1))
+        with pytest.raises(DataError, match=r"1.csv was ingested into .* and has changed since"):
+            ingest(days[0], to, append=True)
     pq.write_table(pa.table({"text": ["a b"], "label": [3]}), tmp_path / "n.parquet")
     with pytest.raises(DataError, match="the label 3 does not have the type of the dataset's"):
         ingest(tmp_path / "n.parquet", to, append=True)

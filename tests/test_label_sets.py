@@ -327,7 +327,7 @@ def test_bad_labels_are_refused_or_set_aside(tmp_path):
     kept = bigmc.ingest(holes, to=tmp_path / "f", label=np.eye(2), missing="keep", split={"train": 1.0})
     with pytest.raises(DataError, match="feature 1 has missing values"):
         bigmc.SparseClassifier(**RANKING).fit(kept["train"])
-    dates = pa.table({"t": ["a b"], "y": pa.array([[1]], pa.list_(pa.date32()))})
+    dates = pa.table({"t": ["a b"], "y": pa.array([[1]], pa.list_(pa.time32("s")))})
     with pytest.raises(DataError, match="cannot name a class"):
         bigmc.ingest(dates, to=tmp_path / "e", text="t", label="y")
 

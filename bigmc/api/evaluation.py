@@ -93,6 +93,7 @@ def evaluate(
         the model was trained on this split, as `fit` does after its test: then the figures say nothing of
         new rows.
     """
+    from bigmc.inference.evaluate import meant_labels
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.saved_sums import NOT_SAVED, clear_beside, saved_beside
@@ -122,7 +123,7 @@ def evaluate(
             raise DataError("the model is only in memory", "save it first, or leave out to")
         place = str(model if is_remote(model) else Path(model).resolve())
         subject = Subject(place, source.sha256, *_identity(data, asked), len(known.used_features))
-        labels = [*known.classes.tolist(), *samples.classes.tolist()]
+        labels = [*known.classes.tolist(), *meant_labels(samples.classes, known.classes)]
         figures = stored_figures(output, subject, asked, labels)
         if figures is not None:
             clear_beside(output)

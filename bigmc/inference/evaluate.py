@@ -20,6 +20,7 @@ from bigmc.inference.labelled import LabelledInput, LabelledPart, Workers
 from bigmc.inference.propensities import inverse_propensities, label_counts
 from bigmc.inference.results import Evaluation
 from bigmc.inference.saved_sums import NOT_SAVED, SavedSums, Sums
+from bigmc.ingestion.columns.known_labels import KnownLabels
 from bigmc.model import Model
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import Progress, ProgressCallback
@@ -188,11 +189,17 @@ def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:
     return inverse_propensities(counts[places.of_model], counted.n_samples)
 
 
+def meant_labels(truth: NDArray[Any], known: NDArray[Any]) -> list[Any]:
+    """Return the labels of data as the classes of a model that they mean."""
+    labels = KnownLabels(known.tolist(), "model's classes")
+    return [labels.label(value) for value in truth.tolist()]
+
+
 def _merge_labels(
     truth: NDArray[Any], known: NDArray[Any]
 ) -> tuple[list[Any], NDArray[np.intp], NDArray[np.intp]]:
     """Return all labels, sorted, and the position of each dataset class and model class."""
-    theirs, ours = truth.tolist(), known.tolist()
+    theirs, ours = meant_labels(truth, known), known.tolist()
     if not set(theirs) & set(ours):
         raise ModelError(
             f"no label of the data (such as {theirs[0]!r}) is one of the model (such as {ours[0]!r})",

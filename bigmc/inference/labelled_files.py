@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from bigmc.errors import DataError
 from bigmc.inference.labelled import LabelledPart, Workers
 from bigmc.inference.raw_input import RawInput
 from bigmc.inference.samples import feature_spec_of, usable_rows
-from bigmc.ingestion.columns.labels import LabelCoder, agree_on_sets, find_missing, label_like, split_labels
+from bigmc.ingestion.columns.known_labels import KnownLabels
+from bigmc.ingestion.columns.labels import LabelCoder, agree_on_sets, find_missing, split_labels
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
 from bigmc.ingestion.readers import MATRICES
 from bigmc.model import Model, ModelOutline
@@ -74,7 +75,8 @@ class LabelledFiles:
     """Labelled rows of raw files or arrays, in parts that fit the memory limit.
 
     `scratch_bytes` is the memory of each of the `n_workers` that fit. `with_classes` sets `classes`, the
-    sorted labels that occur, and `has_sets`.
+    sorted labels that occur, written like those of the model, `codes`, the position of each label of the
+    source among them, and `has_sets`.
     """
 
     rows: RawInput
@@ -84,6 +86,7 @@ class LabelledFiles:
     n_workers: int
     scratch_bytes: int
     classes: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    codes: Mapping[object, int] = field(default_factory=dict)
     has_sets: bool = False
 
     @classmethod
@@ -106,13 +109,16 @@ class LabelledFiles:
 
         `DataError` if a label is missing, or has another type than the classes of the model.
         """
-        known = model.classes.tolist()[0]
-        labels: set[object] = set()
+        known = KnownLabels(model.classes.tolist(), "model's classes")
+        meant: dict[object, object] = {}
         sets: list[bool | None] = []
-        for _, (values, are_sets) in self._engine(resources).map(_labels_of, self.parts, self, known):
-            labels.update(values)
+        for _, (values, are_sets) in self._engine(resources).map(_labels_of, self.parts, self):
+            meant |= {value: known.label(value) for value in values if value not in meant}
             sets.append(are_sets)
-        return replace(self, classes=np.array(sorted(labels)), has_sets=agree_on_sets(sets))  # type: ignore[type-var]
+        classes = sorted(set(meant.values()))  # type: ignore[type-var]
+        place = {label: code for code, label in enumerate(classes)}
+        codes = {value: place[label] for value, label in meant.items()}
+        return replace(self, classes=np.array(classes), codes=codes, has_sets=agree_on_sets(sets))
 
     @property
     def ends(self) -> NDArray[np.int64]:
@@ -132,7 +138,7 @@ class LabelledFiles:
 
     def part(self, number: int, model: Model, scratch_bytes: int) -> LabelledPart:
         """Return a part, its rows scored."""
-        known, coder, spec = model.classes.tolist()[0], LabelCoder(), feature_spec_of(model)
+        coder, spec = LabelCoder(), feature_spec_of(model)
         part = self.parts[number]
         labels: list[pa.Array] = []
         scores = [np.empty((0, model.n_classes))]
@@ -140,18 +146,17 @@ class LabelledFiles:
             good, _, rows = usable_rows(batch, part, spec, model.n_features, "fail")
             labels.append(coder.encode(self.column.values(good)))
             scores.append(model.scores(rows))
-        place = {label: code for code, label in enumerate(self.classes.tolist())}
-        of_coder = np.array([place[label_like(value, known)] for value in coder.values], np.int32)
+        of_coder = np.array([self.codes[value] for value in coder.values], np.int32)
         return _ScoredRows(
             pa.chunked_array([_recoded(a, of_coder) for a in labels]), np.concatenate(scores), model
         )
 
-    def labels_of(self, part: Part, known: object) -> tuple[list[object], bool | None]:
-        """Return the labels of a part, with the type of the known one, and whether they are sets."""
+    def labels_of(self, part: Part) -> tuple[list[object], bool | None]:
+        """Return the labels of a part, with the type of the source, and whether they are sets."""
         coder = LabelCoder()
         for batch in self._batches(part, replace(self.reading, columns=self.column.names or None)):
             coder.encode(self.column.values(batch))
-        return [label_like(value, known) for value in coder.values], coder.sets
+        return coder.values, coder.sets
 
     def _batches(self, part: Part, reading: ReadRequest) -> Iterator[Batch]:
         return read(part, reading, sources=self.rows.sources, base=self.rows.base)
@@ -161,8 +166,8 @@ class LabelledFiles:
         return engine.at_most(self.n_workers)
 
 
-def _labels_of(part: Part, files: LabelledFiles, known: object) -> tuple[list[object], bool | None]:
-    return files.labels_of(part, known)
+def _labels_of(part: Part, files: LabelledFiles) -> tuple[list[object], bool | None]:
+    return files.labels_of(part)
 
 
 def _recoded(codes: pa.Array, of_coder: NDArray[np.int32]) -> pa.Array:

@@ -19,6 +19,8 @@ from bigmc.ingestion.job import Job
 from bigmc.ingestion.parts.scan import expand_sources
 from bigmc.ingestion.prepare import job_of
 from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.recipe import DIGESTS
+from bigmc.ingestion.sources.same_content import is_same
 from bigmc.ingestion.sources.source import Source
 from bigmc.options.ingest import IngestKeywords, IngestOptions
 from bigmc.options.raw import RawOptions
@@ -166,11 +168,19 @@ class Append:
             If a file was ingested and has changed since.
         """
         known = [source for manifest in manifests for source in manifest.provenance["recipe"]["sources"]]
-        ingested = {source["path"] for source in known if "changed" in source}
+        files = {source["path"]: source for source in known if "changed" in source}
         known = [_fingerprint(source) for source in known]
-        new = [source for source in sources if _fingerprint(source.identity()) not in known]
-        for source in new:
-            if not source.in_memory and source.identity()["path"] in ingested:
+        digests: dict[str, str] = {}
+        for manifest in manifests:
+            digests |= manifest.provenance.get(DIGESTS, {})
+        new = []
+        for source in sources:
+            asked = source.identity()
+            if _fingerprint(asked) in known:
+                continue
+            if source.in_memory or asked["path"] not in files:
+                new.append(source)
+            elif not is_same(asked, files[asked["path"]], digests):
                 raise DataError(
                     f"{source.path} was ingested into {self.to} and has changed since",
                     "put new rows into a new file",

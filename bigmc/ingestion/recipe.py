@@ -11,9 +11,13 @@ from typing import Any
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec
+from bigmc.ingestion.sources.same_content import as_stored
 from bigmc.options.raw import OnBadRow
 from bigmc.store.files.layout import Manifest
 from bigmc.store.weighting import Weighting
+
+DIGESTS = "sha256"
+"""Key of a manifest's provenance: the digests of local files."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,11 @@ class Recipe:
     def refuse_other(self, dataset: Path | str, manifest: Manifest) -> None:
         """Raise a `DataError` if a dataset was made by another recipe."""
         if manifest.signature != self.signature:
-            differences = self.differences(manifest.provenance.get("recipe", {}))
+            stored, digests = manifest.provenance.get("recipe", {}), manifest.provenance.get(DIGESTS, {})
+            same = replace(self, sources=as_stored(self.sources, stored.get("sources", ()), digests))
+            if manifest.signature == same.signature:
+                return
+            differences = same.differences(stored)
             raise DataError(
                 f"the dataset {dataset} was made with other parameters ({'; '.join(differences)})",
                 "delete it, or give another --to",

@@ -8,6 +8,7 @@ costs little more than scoring the held-out rows.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -65,6 +66,9 @@ tested on one fold."""
 OUTDONE, SOON_OUTDONE = 2.0, 4.0
 """Ratio of errors, and of log loss, to those of the first linear model above which no further rounds are
 tried; and above which no more than the first are, nor another depth."""
+TOO_LONG = 2.0
+"""Ratio of the time of a fold's training to its share of the time that is left above which no other fold is
+trained: a single round on many columns or classes may take longer than all folds should."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
@@ -112,8 +116,14 @@ def is_for_boosting(dataset: Dataset, memory: int) -> bool:
     return keeps_codes(frequent_columns(dataset, MIN_FREQUENCY), memory, max(DEPTHS), BoostOptions().tol)
 
 
-def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
-    """Return the best settings tried. Without time there is one trial, and no other begins when it is over.
+class TakesTooLong(Exception):
+    """A training on many rows or columns takes far longer than there is time."""
+
+
+def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting | None:
+    """Return the best settings tried; None if the time ends long before the first trial.
+
+    Without time there is one trial, and no other begins when it is over.
 
     Parameters
     ----------
@@ -124,12 +134,23 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
     folder : Path
         Folder for finished trials, which a resumed run does not repeat.
     """
-    cross_validates = search.validation.cross_validates
     ladder, *others = [_Ladder(search, folder, _of_depth(d, search, dataset)) for d in _depths(dataset)]
     linear = search.trial_of(search.first)
-    start = ladder.start
+    try:
+        start = ladder.start
+    except TakesTooLong:
+        return None
     if _is_outdone(start.trial, linear, SOON_OUTDONE):
         return start
+    try:
+        return _best_of(ladder, others, linear)
+    except TakesTooLong:
+        return start
+
+
+def _best_of(ladder: _Ladder, others: Sequence[_Ladder], linear: Trial) -> Boosting:
+    """Return the best settings, beginning with a ladder whose first rounds were tried."""
+    cross_validates = ladder.cross_validates
     rounds = ladder.first_rounds
     for other in others:
         if not other.may_try(ROUNDS[:2]):
@@ -149,7 +170,7 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting:
         and (not cross_validates or deeper.probe(rounds) < ladder.probe(rounds))
     ):
         ladder = ladder.better(deeper)
-    looser = _Ladder(search, folder, replace(ladder.first.options, C=LARGER_C))
+    looser = ladder.with_options(replace(ladder.first.options, C=LARGER_C))
     if not cross_validates and looser.may_try(ROUNDS[:2]):  # on few rows the fit is never too loose
         ladder = ladder.better(looser)
     return ladder.climb()
@@ -187,6 +208,15 @@ class _Ladder:
         self._search, self._folder, self._options = search, folder, options
         self._states: list[MemoryCheckpoint] = []
 
+    def with_options(self, options: BoostOptions) -> _Ladder:
+        """Return the ladder of other options."""
+        return _Ladder(self._search, self._folder, options)
+
+    @property
+    def cross_validates(self) -> bool:
+        """Whether every row is held out in its turn."""
+        return self._search.validation.cross_validates
+
     @cached_property
     def first(self) -> Boosting:
         """The best of the first rounds, by log loss, which is more reliable than errors on few rows."""
@@ -220,13 +250,13 @@ class _Ladder:
         """Return the same with the usual share of the columns in a round; None where it has no less."""
         if self._options.column_share >= COLUMN_SHARE:
             return None
-        return _Ladder(self._search, self._folder, replace(self._options, column_share=COLUMN_SHARE))
+        return self.with_options(replace(self._options, column_share=COLUMN_SHARE))
 
     def of_deeper_trees(self) -> _Ladder | None:
         """Return the same with deeper trees, if these are of the first depth to try."""
         if self._options.max_depth != DEPTHS[0]:
             return None
-        return _Ladder(self._search, self._folder, replace(self._options, max_depth=DEEPER))
+        return self.with_options(replace(self._options, max_depth=DEEPER))
 
     def better(self, other: _Ladder) -> _Ladder:
         """Return the better of two by their first rounds."""
@@ -278,11 +308,10 @@ class _Ladder:
         name = f"boosting-{'-'.join(parts)}"
         return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"
 
-    def _time_limit(self, folds: slice) -> float | None:
-        """Return the seconds for each of some folds, after which a training ends with the rounds it has."""
-        seconds = self._search.trial_seconds
-        n_folds = len(range(*folds.indices(FOLDS))) if self._search.validation.cross_validates else 1
-        return seconds / n_folds if math.isfinite(seconds) else None
+    def _in_time(self, rounds: Sequence[int], folds: slice) -> _StagesInTime:
+        """Return the models to judge of each of some folds, which share the time that is left."""
+        n_folds = len(range(*folds.indices(FOLDS))) if self.cross_validates else 1
+        return _StagesInTime(rounds, n_folds, self._search.trial_seconds / n_folds)
 
     def _tried(self, rounds: Sequence[int], folds: slice = EVERY_FOLD) -> list[Boosting]:
         judged = made_once(self._file(rounds, folds), lambda: self._judged(rounds, folds), self._folder)
@@ -292,11 +321,10 @@ class _Ladder:
 
     def _judged(self, rounds: Sequence[int], folds: slice) -> list[Mapping[str, Any]]:
         """Return the fields of the trials of some numbers of rounds."""
-        options = replace(self._options, n_rounds=rounds[-1], time_limit=self._time_limit(folds))
+        stages = self._in_time(rounds, folds)
+        options = replace(self._options, n_rounds=rounds[-1], time_limit=stages.time_limit)
         entered = Candidate(None, "boosting", 1.0 / float(options.C))
-        trials = self._search.validation.judge(
-            options, entered, lambda model: _stages(model, rounds), self._states, folds=folds
-        )
+        trials = self._search.validation.judge(options, entered, stages, self._states, folds=folds)
         return [asdict(trial) for trial in trials]
 
 
@@ -309,6 +337,27 @@ def _is_outdone(boosted: Trial, linear: Trial, ratio: float) -> bool:
 def _is_worth_it(before: float, after: float) -> bool:
     """Return whether twice the rounds have lowered the log loss enough."""
     return before - after > WORTH_MORE * before
+
+
+class _StagesInTime:
+    """Returns the models of some numbers of rounds, of one fold after the other, while those are in time."""
+
+    def __init__(self, rounds: Sequence[int], n_folds: int, seconds: float) -> None:
+        self._rounds, self._n_folds, self._seconds = rounds, n_folds, seconds
+        self._began, self._n_done = time.monotonic(), 0
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds for each fold, after which its training ends with the rounds it has."""
+        return self._seconds if math.isfinite(self._seconds) else None
+
+    def __call__(self, model: Model) -> list[Model]:
+        """Return the models to judge; raise `TakesTooLong` if those of the other folds would be late."""
+        self._n_done += 1
+        late = time.monotonic() - self._began > TOO_LONG * self._n_done * self._seconds
+        if late and self._n_done < self._n_folds:
+            raise TakesTooLong
+        return _stages(model, self._rounds)
 
 
 def _stages(model: Model, rounds: Sequence[int]) -> list[Model]:

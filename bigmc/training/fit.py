@@ -103,6 +103,7 @@ class Fit:
             )
             tidy_after(self._data)  # frees what drawing the rows needed
             rival = choose_boosting(search, self._data, self._folder) if self._boosts() else None
+            no_time = rival is None and self._boosts()
             course = search.run(None if rival is None else rival.trial.quality)
             summed = None if rival is None else add_up(search, course, rival, self._folder)
             course = course._replace(sizes=search.sizes(course.best.candidate))
@@ -119,6 +120,7 @@ class Fit:
             model = self._models.whole(winner) if refits else self._models.tested(winner)
             self._save(model, course, winner, "all" if refits else self._splits.train)
             result = self._result(model, course, winner, measured, rivals)
+            result["notes"] += ["there was no time for boosting"] if no_time else []
             write_work_file(done, result)
             self._clear()
         return result

@@ -116,13 +116,17 @@ class Search:
         if not self.validation.solves_by_duals(candidate):
             return ()
         if self._folder is None:
-            return self.validation.sizes(candidate)
+            return self._sizes(candidate)
         stored = made_once(
             self._folder / "sizes.json",
-            lambda: [asdict(size) for size in self.validation.sizes(candidate)],
+            lambda: [asdict(size) for size in self._sizes(candidate)],
             self._folder,
         )
         return tuple(Size.from_dict(fields) for fields in stored)
+
+    def _sizes(self, candidate: Candidate) -> tuple[Size, ...]:
+        self.validation.trial_seconds = self.trial_seconds
+        return self.validation.sizes(candidate)
 
     def _weighting(self, best: Trial) -> Trial:
         scale = self.validation.sample.column_scale() if best.candidate.weighting == "scaled" else None

@@ -9,6 +9,7 @@ features share one idf, for the norm of a row, since storing each would make the
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -101,7 +102,12 @@ class Duals:
 
 
 def size_curve(
-    folds: Sequence[HeldOutRows], judge: Judge, candidate: Candidate, most: int | None, engine: Engine
+    folds: Sequence[HeldOutRows],
+    judge: Judge,
+    candidate: Candidate,
+    most: int | None,
+    engine: Engine,
+    ends: float = math.inf,
 ) -> tuple[Size, ...]:
     """Return the quality of models with fewer and fewer features, starting with all.
 
@@ -115,12 +121,16 @@ def size_curve(
     most : int or None
         Maximum number of features: larger numbers are skipped, and this one is tried.
     engine : Engine
+    ends : float, optional
+        Time of `time.monotonic` after which no number is tried but `most`.
     """
     shrinking = [_Shrinking(rows, candidate, engine) for rows in folds]
     n_used = shrinking[0].n_used
     sizes = [Size.of(n_used, n_used, judge([fold.whole_scores() for fold in shrinking]))]
     for n in _numbers(n_used, most):
         if sizes[-1].quality < sizes[0].quality - HOPELESS and len(sizes) > 1:
+            break
+        if time.monotonic() >= ends and n != most:
             break
         sizes.append(Size.of(n, n_used, judge([fold.scores(n) for fold in shrinking])))
     return tuple(sizes)

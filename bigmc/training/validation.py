@@ -202,9 +202,9 @@ class Validation:
             HeldOutRows(samples, fold.weights, fold.places, start)
             for fold, start in zip(self._folds, starts, strict=True)
         ]
-        most = self._limits.max_features
+        most, ends = self._limits.max_features, time.monotonic() + self.trial_seconds
         return size_curve(
-            folds, lambda scores: self.verdict(self._in_order(scores)), candidate, most, self._engine
+            folds, lambda scores: self.verdict(self._in_order(scores)), candidate, most, self._engine, ends
         )
 
     def attempt(self, candidate: Candidate, rival: Trial | None = None) -> Trial:

@@ -89,10 +89,13 @@ def test_labels_of_other_types(classes):
 
 def test_labels_of_which_the_model_knows_none_are_refused():
     y = np.arange(300) % 2
-    with pytest.raises(
-        ModelError, match=r"no label of the data \(such as 0\) is one of the model \(such as 'ham'"
-    ):
+    with pytest.raises(DataError, match=r"the label 0 does not have the type of the model's classes"):
         evaluate(linear(), Dataset.from_arrays(samples(), y), ENGINE)
+    others = np.array(["x", "y"])[y]
+    with pytest.raises(
+        ModelError, match=r"no label of the data \(such as 'x'\) is one of the model \(such as 'ham'"
+    ):
+        evaluate(linear(), Dataset.from_arrays(samples(), others), ENGINE)
 
 
 def test_data_without_labels_or_with_other_features_is_refused():

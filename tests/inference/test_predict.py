@@ -128,10 +128,14 @@ def test_the_limit_is_shared_among_workers(data):
         divide(model, fixed, 8, 0, "x")
 
 
-def test_labels_that_are_floats_look_in_csv_as_in_names_of_columns():
-    labels = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), [2.0, 2.5])
-    table, file = pa.table({"predicted_label": labels, "probability_2.0": [0.5, 1.0, 0.0]}), io.BytesIO()
+@pytest.mark.parametrize("labels", [[2.0, 2.5], [False, True], [2, 10], ["a", "true"]])
+def test_labels_look_in_csv_as_in_names_of_columns(labels):
+    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), labels)
+    table = pa.table({"predicted_label": column, f"probability_{labels[1]}": [0.5, 1.0, 0.0]})
+    file = io.BytesIO()
     with CsvWriter(file, table.schema) as writer:
         writer.write(table)
-    said = pd.read_csv(io.BytesIO(file.getvalue()), dtype=str)["predicted_label"]
-    assert said.tolist() == [str(label) for label in labels.to_pylist()] == ["2.5", "2.0", "2.5"]
+    read = pd.read_csv(io.BytesIO(file.getvalue()), dtype=str)
+    said = read["predicted_label"].tolist()
+    assert said == [str(labels[k]) for k in (1, 0, 1)]
+    assert read.columns[1] == f"probability_{said[0]}"

@@ -4,6 +4,7 @@ import pytest
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.labels import LabelCoder, LabelTypes, find_missing, merge_classes, recode
+from bigmc.options.label_kind import LabelKind
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,15 @@ def test_integers_in_one_part_and_floats_in_another():
 def test_labels_that_cannot_be_classes(parts, reason):
     with pytest.raises(DataError, match=reason):
         merge_classes(parts, LabelTypes.GIVEN)
+
+
+def test_sets_of_one_label_are_refused_in_terms_of_sets():
+    with pytest.raises(
+        DataError, match="sets of one label only, 'a'; where a row has a label or not, give a"
+    ):
+        merge_classes([["a"], ["a"]], LabelTypes.GIVEN, kind=LabelKind.SET)
+    with pytest.raises(DataError, match="empty sets of labels only"):
+        merge_classes([[], []], LabelTypes.GIVEN, kind=LabelKind.SET)
 
 
 def test_bad_rows_that_may_have_had_the_other_classes_are_counted():

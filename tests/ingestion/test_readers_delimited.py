@@ -217,7 +217,7 @@ def test_empty_files_and_headers_without_rows(tmp_path):
         everything(path)
 
 
-def test_columns_without_a_name_are_passed_over(tmp_path):
+def test_columns_without_a_name_are_named_by_their_place(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,,b,,\n1,x,2,y,z\n3,,4,,\n")
     source = expand_sources(str(path))
@@ -225,7 +225,8 @@ def test_columns_without_a_name_are_passed_over(tmp_path):
     rows = [row for part in scan(source) for batch in read(part, request) for row in batch.table.to_pylist()]
     assert rows == [{"b": "2", "a": "1"}, {"b": "4", "a": "3"}]
     rows = [row for part in scan(source) for batch in read(part) for row in batch.table.to_pylist()]
-    assert rows == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
+    assert rows[0] == {"a": "1", "column 2": "x", "b": "2", "column 4": "y", "column 5": "z"}
+    assert list(rows[1].values()) == ["3", "", "4", "", ""]
 
 
 @pytest.mark.parametrize(("compress", "ending"), [(gzip.compress, ".gz"), (lzma.compress, ".xz")])

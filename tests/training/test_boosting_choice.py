@@ -1,5 +1,6 @@
 """Depth and rounds of boosting are those that held-out rows ask for."""
 
+import math
 import time
 from dataclasses import replace
 
@@ -72,6 +73,9 @@ def test_more_rounds_than_there_is_time_for_are_not_tried(tmp_path, few_rounds):
 def test_a_first_trial_that_takes_too_long_ends_with_the_rounds_it_has(tmp_path, few_rounds, monkeypatch):
     monkeypatch.setattr(trials_of_search, "FEWEST_SECONDS", 1e-9)
     search, data = searched(*additive(), seconds=0.0)
+    assert choose_boosting(search, data, tmp_path) is None  # after one fold of five
+    assert not list(tmp_path.glob("boosting-*"))
+    monkeypatch.setattr(boosting, "TOO_LONG", math.inf)
     cut = choose_boosting(search, data, tmp_path)
     candidate, options = cut.trial.candidate, replace(cut.options, n_rounds=1)
     [none] = search.validation.judge(options, candidate, lambda model: [replace(model, stage=0)])

@@ -181,7 +181,9 @@ def test_what_was_asked_for_stays(tmp_path):
 
 def test_lists_of_several_types_and_ids_that_numbers_do_not_hold_are_left_out(tmp_path):
     big = 2**60 + 1
-    rows = [{"x": i, "tags": [1, {}], "id": big + i, "shop": big + i % 3, "label": i % 2} for i in range(40)]
+    rows = [
+        {"x": 2 * i, "tags": [1, {}], "id": big + i, "shop": big + i % 3, "label": i % 2} for i in range(40)
+    ]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     frame = pd.DataFrame(rows).drop(columns="tags")
     frame.to_csv(tmp_path / "t.csv", index=False)

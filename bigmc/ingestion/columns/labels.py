@@ -13,7 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingestion.columns.known_labels import KnownLabels
 from bigmc.lazy import LazyModule
+from bigmc.options.label_kind import LabelKind
 from bigmc.store.shards.label_sets import is_sets, set_column
 
 pc = LazyModule("pyarrow.compute")
@@ -41,17 +43,25 @@ def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
 def plain(labels: pa.Array) -> pa.Array:
     """Return labels as int64, float64, bool or string.
 
+    Dates and times are the texts that they are in CSV, by ISO 8601, a time at midnight without a zone just
+    its date, as pandas writes them; decimal numbers with places after the point are texts too.
+
     Raises
     ------
     DataError
-        If the type of the column cannot be a label, such as a list or a date.
+        If the type of the column cannot be a label, such as a list or a time of day.
     """
     kind = labels.type
     if pa.types.is_dictionary(kind):
         return plain(labels.dictionary_decode())
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return _texts_of_times(labels)
+    if pa.types.is_decimal(kind) and kind.scale > 0:
+        return pa.array([str(value) for value in labels.to_pylist()], pa.string())
     for is_kind, target in (
         (pa.types.is_boolean, pa.bool_()),
         (pa.types.is_integer, pa.int64()),
+        (pa.types.is_decimal, pa.int64()),
         (pa.types.is_floating, pa.float64()),
         (pa.types.is_string, pa.string()),
         (pa.types.is_large_string, pa.string()),
@@ -63,8 +73,21 @@ def plain(labels: pa.Array) -> pa.Array:
             except pa.ArrowInvalid as error:
                 raise DataError(f"labels of type {kind}: {error}", "use labels below 2**63") from None
     raise DataError(
-        f"the label column has type {kind}, which cannot name a class", "give text, integers or booleans"
+        f"the label column has type {kind}, which cannot name a class",
+        "give texts, numbers, booleans or dates",
     )
+
+
+def _texts_of_times(labels: pa.Array) -> pa.Array:
+    zone = labels.type.tz if pa.types.is_timestamp(labels.type) else None
+    try:
+        values = labels.cast(pa.timestamp("us", zone)).to_pylist()
+    except pa.ArrowInvalid as error:  # nanoseconds
+        raise DataError(f"labels of type {labels.type}: {error}", "round them to microseconds") from None
+    texts = [str(value) for value in values]
+    if zone is None:
+        texts = [text.removesuffix(" 00:00:00") for text in texts]
+    return pa.array(texts, pa.string())
 
 
 LABEL_BYTES = 330
@@ -168,7 +191,12 @@ class LabelTypes(Enum):
     GUESSED = "guessed"
 
 
-def merge_classes(parts: Iterable[list[object]], written: LabelTypes, n_set_aside: int = 0) -> list[object]:
+def merge_classes(
+    parts: Iterable[list[object]],
+    written: LabelTypes,
+    n_set_aside: int = 0,
+    kind: LabelKind = LabelKind.ONE,
+) -> list[object]:
     """Return the sorted classes of a dataset from the labels of its parts.
 
     Parameters
@@ -179,6 +207,8 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes, n_set_asid
         In a text format, labels become integers if all are spelled exactly like integers.
     n_set_aside : int, default=0
         Bad rows whose labels are not among them, for the error.
+    kind : LabelKind, optional
+        What the labels of a row are, for the error.
 
     Raises
     ------
@@ -197,6 +227,11 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes, n_set_asid
     if len(labels) < 2:
         seen = f"only the class {next(iter(labels))!r}" if labels else "no class at all"
         cure = "a classifier needs rows of at least two classes"
+        if kind is LabelKind.SET:
+            seen = (
+                f"sets of one label only, {next(iter(labels))!r}" if labels else "empty sets of labels only"
+            )
+            cure = "where a row has a label or not, give a column with one of two labels for each row"
         if n_set_aside:
             seen += f"; {n_set_aside:,} bad rows were set aside"
             cure += "; leave out --on-bad-row quarantine to see what is wrong with the first"
@@ -210,8 +245,10 @@ def merge_classes(parts: Iterable[list[object]], written: LabelTypes, n_set_asid
     return sorted(labels)  # type: ignore[type-var]
 
 
-def extend_classes(classes: list[object], parts: Iterable[list[object]], written: LabelTypes) -> list[object]:
+def extend_classes(classes: list[object], parts: Iterable[list[object]]) -> list[object]:
     """Return the classes of a dataset, followed by the sorted new ones of appended parts.
+
+    A label that means one of the classes is that one, whatever its type (`KnownLabels`).
 
     Parameters
     ----------
@@ -219,73 +256,23 @@ def extend_classes(classes: list[object], parts: Iterable[list[object]], written
         Classes by code; they keep their codes.
     parts : iterable of list
         Labels of each part.
-    written : LabelTypes
-        In a text format, integers are spelled like texts.
 
     Raises
     ------
     DataError
         If a label has another type than the classes.
     """
-    kind = type(classes[0])
-    known = set(classes)
-    new: set[object] = set()
-    for value in (value for part in parts for value in part):
-        label = _as_label(value, kind, written)
-        if label is None:
-            raise DataError(
-                f"the label {value!r} does not have the type of the dataset's labels, such as {classes[0]!r}",
-                "write the labels as in the dataset",
-            )
-        if label not in known:
-            new.add(label)
+    known = KnownLabels(classes, "dataset's labels")
+    labels = (known.label(value) for part in parts for value in part)
+    new = {label for label in labels if label not in known.codes}
     return [*classes, *sorted(new)]  # type: ignore[type-var]
-
-
-def _as_label(value: object, kind: type, written: LabelTypes) -> object:
-    """Return a label converted to the type of the classes, or None if that is impossible."""
-    if type(value) is kind:
-        return value
-    if kind is float and type(value) is int:
-        return float(value)
-    whole = isinstance(value, float) and value.is_integer()
-    if kind is int and written is LabelTypes.GUESSED and (_is_integer_text(value) or whole):
-        return int(value)  # type: ignore[call-overload]
-    return None
-
-
-def label_like(value: object, known: object) -> object:
-    """Return a label with the type of a known one: text of delimited files may be a number or a boolean.
-
-    Raises
-    ------
-    DataError
-        If it cannot be converted.
-    """
-    kind = type(known)
-    label = _as_label(value, kind, LabelTypes.GUESSED)
-    if label is None and isinstance(value, str):
-        try:
-            label = _TRUTH[value.lower()] if kind is bool else kind(float(value)) if kind is float else None
-        except (KeyError, ValueError):
-            label = None
-    if label is None:
-        raise DataError(
-            f"the label {value!r} does not have the type of the model's classes, such as {known!r}",
-            "write the labels as in the training data",
-        )
-    return label
-
-
-_TRUTH = {"true": True, "false": False}
 
 
 def recode(locals: Iterable[list[object]], classes: list[object]) -> Iterator[NDArray[np.int32]]:
     """Yield the codes of the labels of each part among the classes of the dataset."""
-    as_class = type(classes[0])
-    position = {value: code for code, value in enumerate(classes)}
+    known = KnownLabels(classes, "dataset's labels")
     for local in locals:
-        yield np.array([position[as_class(value)] for value in local], np.int32)  # type: ignore[call-arg]
+        yield np.array([known.codes[known.label(value)] for value in local], np.int32)
 
 
 def _is_integer_text(value: object) -> bool:

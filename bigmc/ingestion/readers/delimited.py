@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -95,14 +96,14 @@ class DelimitedFormat(TextFormat):
                 f"{chunk.path}:{chunk.lines[0]}: the header cannot be read ({error})",
                 "look for a quote that is never closed",
             ) from error
-        repeated = [name for name in names if name and names.count(name) > 1]  # sheets end in empty names
-        check_columns(chunk.path, repeated[:1], names)
+        names = _with_names(names)
+        check_columns(chunk.path, [name for name, times in Counter(names).items() if times > 1][:1], names)
         return names
 
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of the header, or those given, all text."""
         names, _ = self._header(source)
-        return pa.schema([(name, pa.string()) for name in _readable(names)])
+        return pa.schema([(name, pa.string()) for name in names])
 
     def begin(self, source: Source) -> Beginning:
         """Return the range of the records after the header, and its names."""
@@ -112,7 +113,7 @@ class DelimitedFormat(TextFormat):
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
         """Parse a chunk, except records with a wrong number of fields."""
         names = part.options["names"]
-        wanted = _readable(names) if columns is None else list(columns)
+        wanted = list(names if columns is None else columns)
         check_columns(part.path, wanted, names)
         every = np.arange(len(chunk.starts))
         grammar = _Grammar(names, wanted, self._delimiter(part.dialect), part.dialect.columns is None)
@@ -137,9 +138,9 @@ class DelimitedFormat(TextFormat):
         return Parsed(kept, _one_batch(table), reasons=ragged, is_utf8=decodable)
 
 
-def _readable(names: Sequence[str]) -> list[str]:
-    """Return the columns of a header but several without a name, with which sheets end."""
-    return [name for name in names if name or names.count(name) == 1]
+def _with_names(names: Sequence[str]) -> list[str]:
+    """Return the names of a header; a column without one is named by its place, such as ``column 3``."""
+    return [name if name.strip() else f"column {place}" for place, name in enumerate(names, 1)]
 
 
 @dataclass(frozen=True)

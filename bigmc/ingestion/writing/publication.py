@@ -17,11 +17,13 @@ from bigmc.ingestion.memory import FIXED_COST
 from bigmc.ingestion.parts.scan import Part
 from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
-from bigmc.ingestion.recipe import Recipe
+from bigmc.ingestion.recipe import DIGESTS, Recipe
+from bigmc.ingestion.sources.same_content import content_digests
 from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, PartReceipt, part_folder
 from bigmc.ingestion.writing.pipeline import Crew
 from bigmc.ingestion.writing.shard_placement import PartShard, Placing
 from bigmc.lazy import LazyModule
+from bigmc.options.label_kind import LabelKind
 from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.atomic import replacing
@@ -84,11 +86,15 @@ class Publication:
         with Crew(self._n_threads) as crew:
             helpers = crew.helpers
             names = None if helpers is None else helpers.submit(self._write_names, receipts)
+            digests = None if helpers is None else helpers.submit(content_digests, self.recipe.sources)
             entries = self._place_shards(receipts, classes, n_features, progress)
             extra_files = self._write_names(receipts) if names is None else names.result()
+            contents = content_digests(self.recipe.sources) if digests is None else digests.result()
         extra_files += self._write_rejects(receipts)
         if not sum(entry.nnz for entry in entries):
             raise DataError(f"{parts[0].path}: the rows have no features", "name columns that have values")
+        provenance = {"recipe": self.recipe.to_dict(), "bigmc": __version__}
+        provenance |= {DIGESTS: contents} if contents else {}
         map = self.recipe.features.map
         own = (len(map.mean) if map else n_features) if not self.recipe.features.columns else 0
         first_index = parts[0].options.get("first_index")
@@ -100,7 +106,7 @@ class Publication:
             n_features=n_features,
             weighting=self.recipe.weighting,
             features=features.to_dict(),
-            provenance={"recipe": self.recipe.to_dict(), "bigmc": __version__},
+            provenance=provenance,
             rows_in=sum(receipt.rows_in for receipt in receipts),
             rows_quarantined=sum(receipt.rows_quarantined for receipt in receipts),
             signature=self.recipe.signature,
@@ -131,8 +137,9 @@ class Publication:
             has = "a set of labels" if self.before.has_sets else "one label"
             raise DataError(f"rows of the dataset have {has}", "append rows of the same kind")
         if self.before is None:
-            return merge_classes(labels, types, sum(receipt.rows_quarantined for receipt in receipts))
-        return extend_classes(self.before.classes.tolist(), labels, types)
+            kind = LabelKind.SET if sets else LabelKind.ONE
+            return merge_classes(labels, types, sum(each.rows_quarantined for each in receipts), kind)
+        return extend_classes(self.before.classes.tolist(), labels)
 
     def _place_shards(
         self,

@@ -68,7 +68,7 @@ def on_sample(run: SparseRun, sample: Task, memory: int, tol: float) -> SparseRu
         limits=replace(run.limits, tol=tol, memory=memory),
         # another seed: a sample of the sample by the same hash would be all of it
         descent=replace(run.descent, seed=run.descent.seed + 1),
-        context=RunContext(run.context.local_engine, progress=show),
+        context=RunContext(run.context.local_engine, progress=show, ends=run.context.ends),
     )
 
 
@@ -127,7 +127,8 @@ def _start_by_duals(run: SparseRun) -> State:
     duals = DualDescent(
         task.dataset, context.local_engine, run.descent.seed, task.sample_weight, run.descent.fit_intercept
     )
-    duals.descend(task.objective.ridge, max(_DUAL_SHARE * run.limits.tol, _DUAL_TOL), _DUAL_EPOCHS)
+    tol = max(_DUAL_SHARE * run.limits.tol, _DUAL_TOL)
+    duals.descend(task.objective.ridge, tol, _DUAL_EPOCHS, context.ends)
     state = State.at(duals.start(), task.width, task.alpha)
     state.lower, state.nnz_read = duals.lower_bound(task.objective.ridge), task.dataset.nnz
     return state

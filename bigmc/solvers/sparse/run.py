@@ -177,7 +177,7 @@ class SparseRun:
     def sweeper(self, problem: Problem, nnz: int, newton_bytes: int) -> Sweeper:
         """Return what sweeps over samples with so many entries."""
         most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
-        return sweeper_of(problem, self.descent, most_visits, newton_bytes)
+        return sweeper_of(problem, self.descent, most_visits, newton_bytes, self.context.ends)
 
     def draw(self, share: float, engine: Engine) -> Task | None:
         """Return the task of a share of the samples, in memory; None if all of them have no weight."""

@@ -8,6 +8,7 @@ gradient.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -82,12 +83,19 @@ class ModelSweeper(Sweeper):
         Of a loss that keeps residuals.
     descent : Descent
         With line search.
-    most_visits, newton_bytes : int
+    most_visits, newton_bytes, ends
         See `Sweeper`.
     """
 
-    def __init__(self, problem: Problem, descent: Descent, most_visits: int, newton_bytes: int) -> None:
-        super().__init__(problem, descent, most_visits, newton_bytes)
+    def __init__(
+        self,
+        problem: Problem,
+        descent: Descent,
+        most_visits: int,
+        newton_bytes: int,
+        ends: float = math.inf,
+    ) -> None:
+        super().__init__(problem, descent, most_visits, newton_bytes, ends)
         self._overshot = False
 
     def _sweep_blocks(
@@ -110,6 +118,8 @@ class ModelSweeper(Sweeper):
                 self._problem, log_columns.sweep, shares, working[b], chosen[b], aim, self.descent
             )
             largest = max(largest, violation)
+            if self._time_is_over:
+                break
         self._set_scores(working, intercept)
         allowed = before * (1.0 + _ROUNDING * float(np.finfo(self._problem.dtype).eps))
         for _ in range(_HALVINGS):
@@ -137,7 +147,9 @@ class ModelSweeper(Sweeper):
         return value + sum(alpha * penalty.value(w.rows) + w.terms.value(w.rows) for w in working)
 
 
-def sweeper_of(problem: Problem, descent: Descent, most_visits: int, newton_bytes: int) -> Sweeper:
+def sweeper_of(
+    problem: Problem, descent: Descent, most_visits: int, newton_bytes: int, ends: float = math.inf
+) -> Sweeper:
     """Return sweeps on a model where that is cheaper than the loss, unless steps are to be constant."""
     kind = ModelSweeper if problem.objective.loss.keeps_residuals and descent.line_search else Sweeper
-    return kind(problem, descent, most_visits, newton_bytes)
+    return kind(problem, descent, most_visits, newton_bytes, ends)

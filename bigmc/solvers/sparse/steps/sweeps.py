@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -106,6 +108,9 @@ class Sweeper:
         `sweep_until` ends after looking at this many entries.
     newton_bytes : int
         Room for the samples in row order; where they do not fit there are no Newton steps.
+    ends : float, optional
+        Time of `time.monotonic` after which neither a Newton step nor a sweep but the first begins, and that
+        one leaves the blocks that are left.
 
     Attributes
     ----------
@@ -114,7 +119,15 @@ class Sweeper:
         Of the Newton step that comes next.
     """
 
-    def __init__(self, problem: Problem, descent: Descent, most_visits: int, newton_bytes: int) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        descent: Descent,
+        most_visits: int,
+        newton_bytes: int,
+        ends: float = math.inf,
+    ) -> None:
+        self._ends = ends
         self._newton_bytes = newton_bytes if descent.line_search and problem.objective.newton else 0
         self._problem = problem
         self.descent = descent
@@ -220,6 +233,8 @@ class Sweeper:
                     break
                 active = everything
                 continue
+            if self._time_is_over:
+                break
             if n_steps == course.most_steps:
                 worst = [c[w.violations[c] > target] for c, w in zip(active, working, strict=True)]
                 nnz = sum(columns.nnz_of(c) for columns, c in zip(held, worst, strict=True))
@@ -236,6 +251,10 @@ class Sweeper:
             active = [np.flatnonzero(w.rows.any(axis=1) | (w.violations > 0)) for w in working]
         return [(w.columns.features, w.rows) for w in working], n_sweeps
 
+    @property
+    def _time_is_over(self) -> bool:
+        return time.monotonic() >= self._ends
+
     def _sweep_blocks(
         self,
         working: list[WorkingColumns],
@@ -247,6 +266,8 @@ class Sweeper:
         largest = 0.0
         for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
             largest = max(largest, self.sweep(working[b], chosen[b], *aim))
+            if self._time_is_over:
+                break
         return largest
 
     def _newton_step(

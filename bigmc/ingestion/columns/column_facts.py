@@ -1,0 +1,231 @@
+"""What the rows of a sample tell about a column: numbers, dates, categories or texts, or row numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bigmc.ingestion.columns.date_columns import as_dates, is_date
+from bigmc.ingestion.columns.date_formats import ISO
+from bigmc.ingestion.columns.number_columns import Numbers, as_float, is_number, null_mask
+from bigmc.ingestion.columns.number_formats import Doubt, NumberFormat
+from bigmc.ingestion.columns.odd_values import main_format
+from bigmc.ingestion.columns.row_numbers import FEWEST_ROWS, RowNumbers
+from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount, category_texts
+from bigmc.ingestion.columns.value_formats import (
+    MISSING_TEXTS,
+    ValueFormat,
+    format_of_texts,
+    without_missing,
+)
+from bigmc.ingestion.hashing.categories import is_text
+from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
+from bigmc.lazy import LazyModule
+
+pc = LazyModule("pyarrow.compute")
+
+MOSTLY = 0.9
+"""Share of numbers in a column above which `fit` reports why it is not read as numbers."""
+_LONG, _KEPT = 100, 40
+"""Longer texts, in bytes, are neither numbers nor dates; and the characters to keep of them."""
+
+
+class Use(Enum):
+    """What a column is for, as far as the user said."""
+
+    UNKNOWN = auto()
+    CATEGORY = auto()
+
+
+@dataclass
+class ColumnFacts:
+    """Facts about a column, from the sample.
+
+    Attributes
+    ----------
+    levels : LevelCount
+        Values, but for floats unless they are categories.
+    format : ValueFormat or None
+        Format of numbers or dates, from an example of the user or from the values.
+    n_rows, n_missing : int
+        Rows, and rows without a value.
+    unfit : bool
+        Lists, objects, bytes, times of day, incomplete dates, and integers that are not exact as numbers and
+        do not repeat: left out unless they are named.
+    is_number, is_date : bool
+        Whether all values are numbers, or dates. Known of texts when the sample is complete.
+    inexact : str
+        The first integer that is not exact as a number, such as an id of 18 digits.
+    missing : tuple of str
+        Texts that stand for a missing number or date, in lower case.
+    spelled : tuple of str
+        Those of them that occur.
+    doubt : str
+        Why values that look like numbers or dates are read as texts.
+    odd : mapping of str to int
+        Infinite numbers, or the few values that are no numbers or dates, and how often each occurs.
+    odd_places : mapping of str to str
+        The first line or row of each.
+    row_numbers : RowNumbers
+        Whether the column numbers the rows.
+    use : Use
+    """
+
+    name: str
+    levels: LevelCount
+    format: ValueFormat | None = None
+    n_rows: int = 0
+    n_missing: int = 0
+    unfit: bool = False
+    is_number: bool = False
+    is_date: bool = False
+    is_text: bool = False
+    is_object: bool = False
+    inexact: str = ""
+    missing: tuple[str, ...] = MISSING_TEXTS
+    spelled: tuple[str, ...] = ()
+    doubt: str = ""
+    odd: Mapping[str, int] = field(default_factory=dict)
+    odd_places: dict[str, str] = field(default_factory=dict)
+    row_numbers: RowNumbers = field(default_factory=RowNumbers)
+    use: Use = Use.UNKNOWN
+
+    def add(self, table: pa.RecordBatch) -> None:
+        """Add the rows of a batch."""
+        column = table.column(self.name)
+        self.n_rows += len(column)
+        kind, types = column.type, pa.types
+        self.is_text = self.is_text or is_text(kind)
+        times = types.is_temporal(kind)
+        self.unfit |= types.is_binary(kind) or (times and not is_date(kind))
+        if self.unfit:
+            return
+        if times:
+            self.is_date = True
+            self.n_missing += int(as_dates(column).absent.sum())
+            return
+        if self.use is Use.CATEGORY or not types.is_floating(kind):
+            self.levels.add(_shortened(column) if self.is_text else column)
+        if self.is_text:
+            return
+        self.is_number = is_number(kind)
+        if not self.is_number:
+            self.n_missing += column.null_count
+            return
+        values = Numbers(table)[self.name].values
+        self.n_missing += int(np.isnan(values).sum())
+        if types.is_floating(kind):
+            infinite, times = np.unique(values[np.isinf(values)], return_counts=True)
+            self._add_infinite({str(v): n for v, n in zip(infinite.tolist(), times.tolist(), strict=True)})
+        else:
+            self._find_inexact(column, values)
+
+    def _add_infinite(self, times: Mapping[str, int]) -> None:
+        """Count infinite numbers, which are odd however many there are."""
+        self.odd = {**self.odd, **{text: self.odd.get(text, 0) + n for text, n in times.items()}}
+        self.n_missing += sum(times.values())
+
+    def _find_inexact(self, column: pa.Array, values: NDArray[np.float64]) -> None:
+        """Remember the first integer of a column that is not exact as a number."""
+        large = column.filter(pa.array(np.abs(values) >= EXACT_INTEGERS))
+        self.inexact = self.inexact or next((t for v in large.to_pylist() if not is_exact(t := str(v))), "")
+
+    def complete(self) -> None:
+        """Decide whether texts are numbers or dates, after the last batch, and whether numbers are ids."""
+        if self.is_text and not self.unfit:
+            self._complete_texts()
+        if self.inexact:
+            self.is_number, self.unfit = False, not self.is_category
+
+    def _complete_texts(self) -> None:
+        counts = self.levels.counts
+        texts, times = pa.array(counts, pa.string()), np.fromiter(counts.values(), np.int64, len(counts))
+        plain = as_float(texts)
+        absent = np.isnan(plain.values) & ~plain.unreadable
+        self.n_missing = int(times[absent].sum())
+        if self.format is None and not plain.unreadable.any():
+            self.is_number = True
+            self._find_inexact(texts, plain.values)
+            infinite = np.flatnonzero(np.isinf(plain.values)).tolist()
+            self._add_infinite({texts[k].as_py().strip(): int(times[k]) for k in infinite})
+            return
+        present = without_missing(texts, self.missing)
+        spelled = null_mask(present)
+        format = format_of_texts(present.drop_null()) if self.format is None else self.format
+        if self.format is None and (
+            format is None or isinstance(format, Doubt) or _misses_dates(format, present)
+        ):
+            found = main_format(present.drop_null(), times[~spelled])
+            if found is not None:
+                format, is_odd = found.format, np.zeros(len(texts), bool)
+                is_odd[~spelled] = found.is_odd
+                self.odd = {texts[int(k)].as_py().strip(): int(times[k]) for k in np.flatnonzero(is_odd)}
+                present = pc.if_else(pa.array(is_odd), None, present)
+        if format is None or isinstance(format, Doubt):
+            self.doubt = self._doubt(format, texts, np.where(plain.unreadable & ~spelled, times, 0))
+            self.n_missing = self.n_rows if spelled.all() else self.n_missing
+            return
+        self.n_missing = int(times[spelled].sum()) + sum(self.odd.values())
+        self.is_date, self.is_number = isinstance(format, str), not isinstance(format, str)
+        self.unfit = _misses_dates(format, present)
+        self.format = None if format in (ISO, NumberFormat()) else format
+        self.spelled = tuple(texts.filter(pa.array(spelled & ~absent)).to_pylist())
+
+    def _doubt(self, doubt: Doubt | None, texts: pa.Array, wrong: NDArray[np.int64]) -> str:
+        """Return why values that look like numbers or dates are not read as such, if most of them do."""
+        n_wrong = int(wrong.sum())
+        if n_wrong <= (1.0 - MOSTLY) * (self.n_rows - self.n_missing):
+            shown = texts[int(np.flatnonzero(wrong)[0])].as_py() if n_wrong else ""
+            return f"{n_wrong:,} of {self.n_rows:,} values are not numbers, such as {shown[:40]!r}"
+        if doubt is None or not doubt.example:
+            return "" if doubt is None else doubt.reason
+        return f"{doubt.reason}; --value-format {self.name}=EXAMPLE decides, for example {doubt.example}"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row has a value."""
+        return self.n_missing == self.n_rows
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether the column can be a feature."""
+        return not (self.unfit or self.is_empty)
+
+    @property
+    def is_shuffled_row_number(self) -> bool:
+        """Whether the values are the numbers of the rows, in another order."""
+        n_rows = self.row_numbers.n_rows
+        if not self.is_number or self.levels.n_values != n_rows or n_rows < FEWEST_ROWS:
+            return False
+        values = as_float(pa.array(self.levels.counts, pa.string())).values
+        low, high = values.min(), values.max()
+        whole = bool((values == np.floor(values)).all())
+        return whole and low in (0, 1) and high - low + 1 == n_rows and len(np.unique(values)) == n_rows
+
+    @property
+    def is_category(self) -> bool:
+        """Whether values repeat: there are few, and at most half as many as rows."""
+        return self.levels.n_values <= min(MOST_LEVELS, max(2, self.n_rows // 2))
+
+
+def _misses_dates(format: ValueFormat, texts: pa.Array) -> bool:
+    """Return whether some texts look like dates of ISO 8601 and are none, such as 30 February."""
+    return format == ISO and bool(as_dates(texts).unreadable.any())
+
+
+def _shortened(column: pa.Array) -> pa.Array:
+    """Return texts with long ones replaced by their beginning and a hash, which take less memory."""
+    texts = category_texts(column)
+    long = pc.greater(pc.binary_length(texts), _LONG)
+    if not pc.any(long).as_py():
+        return texts
+    digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in texts.filter(long).to_pylist()]
+    beginnings = pc.utf8_slice_codeunits(texts.filter(long), 0, _KEPT)
+    cut = pc.binary_join_element_wise(beginnings, pa.array(digests, pa.string()), "… ")
+    return pc.replace_with_mask(texts, long, cut)

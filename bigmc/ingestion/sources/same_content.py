@@ -1,0 +1,65 @@
+"""Whether a file is the one that was ingested, by its contents where its time of change differs.
+
+Copies, checkouts and downloads give a file a new time. A file at an address has a version instead, such as an
+ETag, which tells of its contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bigmc.ingestion.sources.source import status_of
+from bigmc.store.files.file_checks import sha256
+
+Identity = Mapping[str, Any]
+"""Of a source: see :meth:`bigmc.ingestion.sources.source.Source.identity`."""
+
+
+def content_digests(sources: Iterable[Identity]) -> Mapping[str, str]:
+    """Return the SHA-256 of local files by path; without those that are no longer as their identity says."""
+    digests = {}
+    for source in sources:
+        if _is_local_file(source):
+            try:
+                digest, status = sha256(Path(source["path"])), status_of(source["path"])
+            except OSError:
+                continue
+            if (status.n_bytes, status.changed) == (source["bytes"], source["changed"]):
+                digests[source["path"]] = digest
+    return digests
+
+
+def is_same(asked: Identity, stored: Identity, digests: Mapping[str, str]) -> bool:
+    """Return whether a source is a stored one; a file is read if only its time of change differs.
+
+    Parameters
+    ----------
+    asked, stored : mapping
+        Identities.
+    digests : mapping of str to str
+        Of the stored files, by path.
+    """
+    if asked == stored:
+        return True
+    if {**asked, "changed": 0} != {**stored, "changed": 0} or not _is_local_file(asked):
+        return False
+    try:
+        return sha256(Path(asked["path"])) == digests.get(asked["path"])
+    except OSError:
+        return False
+
+
+def as_stored(
+    asked: Sequence[Identity], stored: Sequence[Identity], digests: Mapping[str, str]
+) -> tuple[Identity, ...]:
+    """Return identities with those of stored sources in the place of equal ones."""
+    if len(asked) != len(stored):
+        return tuple(asked)
+    pairs = zip(asked, stored, strict=True)
+    return tuple(theirs if is_same(mine, theirs, digests) else mine for mine, theirs in pairs)
+
+
+def _is_local_file(source: Identity) -> bool:
+    return isinstance(source.get("changed"), int)
