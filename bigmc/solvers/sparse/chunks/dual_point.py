@@ -72,7 +72,7 @@ def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated)
         return dual
     chunks = _Chunks(task, plan, spill)
     few = chunks.has_memory_for(point)
-    moved = nearly_feasible(task, spill, point, most_features=chunks.most_features) if few else []
+    moved = chunks.nearly_feasible(point) if few else []
     if task.fit_intercept and not moved:  # without the intercept there is no bound at all
         moved = feasible_by_intercept(task, spill, point)
     dual = chunks.with_samples(dual, moved)
@@ -106,12 +106,24 @@ class _Chunks:
         task, spill, point = self._task, self._spill, dual.point
         if not self._by_rows:
             return dual.with_changes(moved, gradient_changes(task, spill, point, moved))
-        rounded = [own.rounded() for own in moved]
-        weights = Point(point.coef, point.intercept)
-        changed = (
-            gradient_changes_by_rows(task, spill, weights, rounded, self._plan.row_bytes) if moved else None
-        )
-        return dual.with_changes(rounded, changed)
+        weights, row_bytes = Point(point.coef, point.intercept), self._plan.row_bytes
+        changed = gradient_changes_by_rows(task, spill, weights, moved, row_bytes) if moved else None
+        return dual.with_changes(moved, changed)
+
+    def nearly_feasible(self, point: Evaluated) -> list[MovedSamples]:
+        """Return weights for the samples of one chunk, or a few, see `feasible_dual.nearly_feasible`."""
+        found = nearly_feasible(self._task, self._spill, point, most_features=self.most_features)
+        return self._kept(found)
+
+    def _taken_back(self, point: Evaluated, number: int, made_up: float) -> list[MovedSamples]:
+        """Return weights for the samples of one chunk, see `feasible_dual.taken_back`, or nothing."""
+        features = self.most_features
+        found = taken_back(self._task, self._spill, point, number, made_up, most_features=features)
+        return self._kept([found] if found else [])
+
+    def _kept(self, found: list[MovedSamples]) -> list[MovedSamples]:
+        """Return the same, in single precision where sweeps have no memory for all candidates."""
+        return [own.rounded() for own in found] if self._by_rows else found
 
     def take_back(self, dual: ChunkDual) -> ChunkDual:
         """Let chunks whose dual variables were not moved take back what is still out of the balls."""
@@ -125,8 +137,8 @@ class _Chunks:
                 break
             level = np.zeros_like(dual.point.intercept_gradient)  # what is left of it has been counted
             point = replace(dual.point, intercept_gradient=level)
-            more = taken_back(task, spill, point, number, made_up, most_features=self.most_features)
-            better = self.with_samples(dual, [more]) if more else dual
+            more = self._taken_back(point, number, made_up)
+            better = self.with_samples(dual, more) if more else dual
             left = self._excess(better.point)
             if left.largest > 0.5 * out.largest:
                 made_up *= _MORE

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.csc import deal_rows
 from bigmc.kernels.linear.columns import gather_columns
-from bigmc.solvers.sparse.scratch.scratch_arrays import Stored
+from bigmc.solvers.sparse.scratch.scratch_arrays import ShardPlaces, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block
 
 #: Entries of a shard that are compressed together, about: what a worker holds until then.
@@ -26,39 +26,37 @@ class Layer:
     Attributes
     ----------
     features : int64 array
-    places : dict of int64 arrays of shape (1 + 2 n_groups, 4)
-        By number of shard and part: where the number of entries of every feature is, and then rows and values
-        of each group of entries. Tens of thousands of them would take ten times the memory as objects.
+    places : dict of ShardPlaces
+        By number of the shard; for each part where the number of entries of every feature is, and then rows
+        and values of each group of entries.
     """
 
     features: NDArray[np.int64]
-    places: dict[tuple[int, int], NDArray[np.int64]] = field(default_factory=dict)
+    places: dict[int, ShardPlaces] = field(default_factory=dict)
 
     def counts(self, key: tuple[int, int]) -> Stored:
         """Return where the number of entries of every feature in a part of a shard is."""
-        return _stored(self.places[key][0])
+        return Stored.of(self._of(key)[0])
 
     def entries(self, key: tuple[int, int]) -> Iterator[tuple[Stored, Stored]]:
         """Return where rows and values of each group of entries in a part of a shard are."""
-        places = self.places[key]
-        return (
-            (_stored(rows), _stored(values)) for rows, values in zip(places[1::2], places[2::2], strict=True)
-        )
+        places = self._of(key)
+        pairs = zip(places[1::2], places[2::2], strict=True)
+        return ((Stored.of(rows), Stored.of(values)) for rows, values in pairs)
 
     def file_bytes(self, key: tuple[int, int]) -> int:
         """Return the bytes of a part of a shard that are in the file."""
-        places = self.places[key]
-        return int(places[places[:, 3] == 0, 1].sum())
+        s, part = key
+        return self.places[s].file_bytes(part)
 
     def held_up_to(self, key: tuple[int, int]) -> int:
         """Return the offset after the last byte of a part of a shard that is in memory."""
-        places = self.places[key]
+        places = self._of(key)
         return int(((places[:, 0] + places[:, 1]) * places[:, 3]).max())
 
-
-def _stored(place: NDArray[np.int64]) -> Stored:
-    offset, n_bytes, size, held = place.tolist()
-    return Stored(offset, n_bytes, size, bool(held))
+    def _of(self, key: tuple[int, int]) -> NDArray[np.int64]:
+        s, part = key
+        return self.places[s].of_part(part)
 
 
 class LayerWriter:
@@ -145,8 +143,9 @@ class ShardColumns:
     def finish(self) -> None:
         """Write what is pending, and the number of entries of every column."""
         self._flush()
-        for part, counts, stored in zip(self._present, self._counts, self._stored, strict=True):
-            self._writer.layer.places[self._s, part] = np.array([self._writer.put(counts), *stored], np.int64)
+        parts = zip(self._present, self._counts, self._stored, strict=True)
+        places = {part: [self._writer.put(counts), *stored] for part, counts, stored in parts}
+        self._writer.layer.places[self._s] = ShardPlaces.of(places, max(self._present, default=-1) + 1)
 
     def _take(self, lo: int, end: int, block: Block) -> None:
         """Take the columns of the features with numbers `lo` to `end`."""

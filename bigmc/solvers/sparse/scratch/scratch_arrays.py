@@ -6,6 +6,8 @@ import mmap
 import os
 import tempfile
 import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +26,58 @@ class Stored(NamedTuple):
     size: int
     held: bool = False
 
+    @classmethod
+    def of(cls, place: NDArray[np.int64]) -> Stored:
+        """Return what a row of `ShardPlaces` says."""
+        offset, n_bytes, size, held = place.tolist()
+        return cls(offset, n_bytes, size, bool(held))
+
     @property
     def file_bytes(self) -> int:
         """Bytes in the file."""
         return 0 if self.held else self.n_bytes
+
+
+@dataclass(frozen=True)
+class ShardPlaces:
+    """Where the arrays of every part of a shard lie.
+
+    Attributes
+    ----------
+    starts : int64 array of shape (n_parts + 1,)
+        Number of the first array of each part.
+    rows : int64 array of shape (n_arrays, 4)
+        A `Stored` each. Tens of thousands of them would take ten times the memory as objects.
+    """
+
+    starts: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, stored: Mapping[int, Sequence[Stored]], n_parts: int) -> ShardPlaces:
+        """Return the places of arrays by the number of their part, increasing; other parts have none."""
+        sizes = [len(stored.get(part, ())) for part in range(n_parts)]
+        rows = np.array([place for some in stored.values() for place in some], np.int64)
+        return cls(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]), rows.reshape(-1, 4))
+
+    @property
+    def parts(self) -> list[int]:
+        """Parts that have arrays."""
+        found: list[int] = np.flatnonzero(np.diff(self.starts)).tolist()
+        return found
+
+    def of_part(self, part: int) -> NDArray[np.int64]:
+        """Return the places of the arrays of a part, shape (n_arrays, 4); changes to them are kept."""
+        return self.rows[self.starts[part] : self.starts[part + 1]]
+
+    def stored(self, part: int) -> list[Stored]:
+        """Return the same as objects."""
+        return [Stored.of(place) for place in self.of_part(part)]
+
+    def file_bytes(self, part: int) -> int:
+        """Return the bytes of a part that are in the file."""
+        places = self.of_part(part)
+        return int(places[places[:, 3] == 0, 1].sum())
 
 
 class ScratchArrays:

@@ -23,7 +23,7 @@ from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
 from bigmc.solvers.sparse.scratch.layer_reader import stored_blocks
 from bigmc.solvers.sparse.scratch.layer_writer import Layer, LayerWriter
 from bigmc.solvers.sparse.scratch.row_scales import RowsOf
-from bigmc.solvers.sparse.scratch.scratch_arrays import ScratchArrays, Stored
+from bigmc.solvers.sparse.scratch.scratch_arrays import ScratchArrays, ShardPlaces, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, decoded_blocks
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import hashed_shares
@@ -37,7 +37,7 @@ _PIECES = 16
 _PART_PIECES = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Samples of one shard that belong to one chunk."""
 
@@ -97,7 +97,7 @@ class Spill:
         if max(self._n_parts, shard_parts) > 1 and self._n_parts < _PART_PIECES * shard_parts:
             # few shards spread evenly over the chunks if these have the same number of pieces of each
             self._n_parts = -(-_PART_PIECES * shard_parts // n_chunks) * n_chunks
-        self._rows: dict[tuple[int, int], list[Stored]] = {}
+        self._rows: dict[int, ShardPlaces] = {}
         self.pieces = [
             piece for s in range(dataset.n_shards) for piece in self._place_rows(s, weights, *rows_of(s))
         ]
@@ -138,10 +138,11 @@ class Spill:
         weights: NDArray[np.float64] | None,
         labels: NDArray[np.int32],
         scale: NDArray[np.float32],
-    ) -> Iterator[Piece]:
+    ) -> list[Piece]:
         """Write labels and scales of the samples of a shard, piece by piece."""
-        first = self._first_chunk(s)
-        parts = self._parts(s)
+        first, parts = self._first_chunk(s), self._parts(s)
+        stored: dict[int, list[Stored]] = {}
+        pieces = []
         for part in range(self._n_parts):
             rows = np.flatnonzero(parts == part)
             if not len(rows):
@@ -149,15 +150,16 @@ class Spill:
             arrays: list[NDArray[Any]] = [rows.astype(np.uint16), labels[rows].ravel(), scale[rows]]
             if weights is not None:
                 arrays.append(weights[self._dataset.base[s] + rows])
-            self._rows[s, part] = [self._write(array) for array in arrays]
-            yield Piece(s, part, (first + part) % self.n_chunks, len(rows))
+            stored[part] = [self._write(array) for array in arrays]
+            pieces.append(Piece(s, part, (first + part) % self.n_chunks, len(rows)))
+        self._rows[s] = ShardPlaces.of(stored, self._n_parts)
+        return pieces
 
     def put_scales(self, s: int, scale: NDArray[np.float32]) -> None:
         """Write other scales of the rows of a shard."""
         parts = self._parts(s)
-        for part in range(self._n_parts):
-            if (s, part) in self._rows:
-                self._rows[s, part][2] = self._write(scale[parts == part])
+        for part in self._present_parts(s):
+            self._rows[s].of_part(part)[2] = self._write(scale[parts == part])
 
     def rows_of_shard(self, s: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return labels and scales of the samples of a shard, in their order; not counted."""
@@ -250,7 +252,7 @@ class Spill:
         return self._parts(s), self._present_parts(s)
 
     def _present_parts(self, s: int) -> list[int]:
-        return [part for part in range(self._n_parts) if (s, part) in self._rows]
+        return self._rows[s].parts
 
     def _blocks(self, shard: Shard, features: NDArray[np.int64] | None) -> Iterator[Block]:
         """Decode ranges of columns: those between the first and last of some `features`, or all."""
@@ -313,7 +315,7 @@ class Spill:
         samples, positions = self._samples(pieces)
         held = [self._columns(n, layer, pieces, base) for n, layer in enumerate(self.layers)]
         keys = [(piece.shard, piece.part) for piece in pieces]
-        n_bytes = sum(array.file_bytes for key in keys for array in self._rows[key])
+        n_bytes = sum(self._rows[s].file_bytes(part) for s, part in keys)
         n_bytes += sum(layer.file_bytes(key) for key in keys for layer in self.layers)
         return Chunk(samples, held, positions, n_bytes)
 
@@ -321,7 +323,7 @@ class Spill:
         """Return labels and scales of some pieces, and the places of each one's samples in its shard."""
         positions, labels, scales, weights = [], [], [], []
         for piece in pieces:
-            own = self._rows[piece.shard, piece.part]
+            own = self._rows[piece.shard].stored(piece.part)
             positions.append(self._positions((piece.shard, piece.part)))
             labels.append(self._arrays.read(own[1], np.empty(own[1].size, np.int32)))
             scales.append(self._arrays.read(own[2], np.empty(piece.n_rows, np.float32)))
@@ -345,7 +347,7 @@ class Spill:
 
     def _positions(self, key: tuple[int, int]) -> NDArray[np.uint16]:
         """Return the rows of a shard that one of its parts has."""
-        stored = self._rows[key][0]
+        stored = Stored.of(self._rows[key[0]].of_part(key[1])[0])
         return self._arrays.read(stored, np.empty(stored.size, np.uint16))
 
     def _columns(
