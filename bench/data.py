@@ -211,13 +211,13 @@ def strings(folder: Path) -> Path:
         with _wheel("django==5.2") as wheel:
             for file in sorted(name for name in wheel.namelist() if name.endswith(".po")):
                 language = file.split("/")[-3]
-                for message in _translations(wheel.read(file).decode()):
+                for message in translations(wheel.read(file).decode()):
                     rows[message, language] = None
         _write(target, ("string", "language"), rows)
     return target
 
 
-def _translations(text: str) -> Iterator[str]:
+def translations(text: str) -> Iterator[str]:
     """Yield the translated strings of a gettext catalogue, without its header."""
     header, message, inside = True, "", False
     for line in [*text.splitlines(), ""]:

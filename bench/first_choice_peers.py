@@ -33,7 +33,7 @@ ANALYZERS: dict[str, dict[str, Any]] = {
     "pair": {"ngram_range": (1, 2)},
     "char": {"analyzer": "char_wb", "ngram_range": (1, 3)},
 }
-_BINS = 15
+N_BINS = 15
 _VW_BITS = 24
 
 
@@ -72,8 +72,8 @@ def judged(truth: list[Any], said: Any, probability: np.ndarray | None, classes:
         own = np.array([code.get(str(label), -1) for label in truth])
         p = np.where(own < 0, 0.0, probability[np.arange(len(own)), own])
         top = probability.max(axis=1)
-        bins = np.minimum((top * _BINS).astype(int), _BINS - 1)
-        sums = np.bincount(bins, right - top, _BINS)
+        bins = np.minimum((top * N_BINS).astype(int), N_BINS - 1)
+        sums = np.bincount(bins, right - top, N_BINS)
         figures["log_loss"] = float(-np.log(np.clip(p, 1e-15, 1)).mean())
         figures["ece"] = float(np.abs(sums).sum() / len(top))
     return figures

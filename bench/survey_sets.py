@@ -148,6 +148,8 @@ KEEL = {
     "flare": "imbalanced/raw/flare-F",
     "krk": "imbalanced/raw/kr-vs-k-three_vs_eleven",
     "yeast": "imbalanced/raw/yeast4",
+    "reds": "imbalanced/raw/winequality-red-4",
+    "mushrooms": "balanced/raw/mushroom",
 }
 
 OF_R = {
@@ -204,6 +206,12 @@ OF_R = {
     "prenatal": Table("mlmRev", "guPrenat", "prenat", ("kid",)),
     "informed": Table("pscl", "politicalInformation", "y", ("id",)),
     "opinions": Table("stevedata", "gss_abortion", "partyid", ("id", "pid")),
+    "olives": Table("dslabs", "olive", "area", ("region",)),
+    "stars": Table("dslabs", "stars", "type"),
+    "ratings": Table("dslabs", "movielens", "rating"),
+    "continents": Table("dslabs", "gapminder", "continent", ("country", "region")),
+    "habits": Table("MASS", "survey", "Exer"),
+    "earners": Table("AER", "CPSSW8", "gender"),
 }
 
 TEXTS = {
@@ -214,6 +222,12 @@ TEXTS = {
     "fortunes-cs": "fortunes-cs",
     "fortunes-ru": "fortunes-ru",
     "characters": "characters",
+    "docstrings": "docstrings",
+    "maintainers": "maintainers",
+    "severities": "severities",
+    "sms": "sms",
+    "messages": "messages",
+    "sources": "sources",
 }
 
 

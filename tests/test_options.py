@@ -21,6 +21,7 @@ from bigmc.options.inference import (
 )
 from bigmc.options.ingest import IngestKeywords, IngestOptions, given_options
 from bigmc.options.learners import OPTIONS, learner_options
+from bigmc.options.path import PathKeywords, PathOptions
 
 HOW = {"self", "memory_limit", "engine"}
 
@@ -80,6 +81,7 @@ def test_values_of_other_types_are_refused():
         (PredictKeywords, PredictOptions, set()),
         (EvaluateKeywords, EvaluateOptions, {"label"}),  # which may also be the labels of an array
         (ReportKeywords, ReportOptions, set()),
+        (PathKeywords, PathOptions, set()),
     ],
 )
 def test_python_takes_the_options_that_are_declared(keywords, options, apart):
@@ -93,11 +95,14 @@ def test_python_takes_the_options_that_are_declared(keywords, options, apart):
         ("predict", PredictOptions),
         ("evaluate", EvaluateOptions),
         ("report", ReportOptions),
+        ("path", PathOptions),
     ],
 )
 def test_commands_have_the_options_that_are_declared(name, options):
     params = {param.name: param for param in command_of(name).params}
     for item in fields(options):
+        if KEY not in item.metadata:
+            continue
         option, help = item.metadata[KEY], params[item.name].help
         assert help.partition("  [default: ")[0] == option.help
         assert option.shown is None or help.endswith(f"  [default: {option.shown}]")

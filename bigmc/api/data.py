@@ -190,7 +190,7 @@ def open_dataset(path: str | Path) -> Dataset:
 
 
 def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
-    """Return a sentence for each kind of suspicious label, such as ``NA`` or ``"a "``."""
+    """Return a sentence for each kind of suspicious label of a dataset, such as ``NA`` or ``"a "``."""
     from bigmc.ingestion.columns.doubtful_labels import doubts_about_labels as doubts
     from bigmc.store.dataset import Dataset
 
@@ -198,12 +198,26 @@ def doubts_about_labels(dataset: str | Path | Dataset) -> list[str]:
 
 
 def info(path: str | Path) -> Mapping[str, Any]:
-    """Return a description of a dataset or a model."""
+    """Return the contents of a dataset, or of a model file, as JSON data.
+
+    Raises
+    ------
+    StoreError, ModelError
+        If it is damaged or from another version.
+    DataError
+        If there is nothing at the path.
+    """
     return open_dataset(path).info() if is_folder(path) else model_of(path).info()
 
 
 def verify(path: str | Path) -> list[str]:
-    """Return the problems of a dataset or a model, one line each; empty if it is intact."""
+    """Return the problems of a dataset or a model file, one line each; empty if every byte is intact.
+
+    Raises
+    ------
+    DataError
+        If there is nothing at the path.
+    """
     from bigmc.model import verify_model
     from bigmc.store.files.object_store import local_file
     from bigmc.store.verify import verify as verify_dataset

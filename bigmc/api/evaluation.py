@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bigmc.inference.labelled import LabelledInput
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.results import Evaluation, ReportResult
-    from bigmc.inference.unfinished import SavedSums
+    from bigmc.inference.saved_sums import SavedSums
     from bigmc.model import Model, ModelSource
     from bigmc.store.dataset import Dataset
     from bigmc.store.label_source import LabelSource
@@ -96,17 +96,19 @@ def evaluate(
     from bigmc.inference.evaluate import meant_labels
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
-    from bigmc.inference.unfinished import NOT_SAVED, clear_beside, saved_beside
+    from bigmc.inference.saved_sums import NOT_SAVED, clear_beside, saved_beside
     from bigmc.ingestion.readers import MATRICES
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.object_store import is_remote
-    from bigmc.store.files.outputs import IfExists, Output
+    from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 
     named = label is None or isinstance(label, str)
     asked = EvaluateOptions(label=label if named else None, **options)
     data = _data_to_measure(dataset, asked, None if named else label)
     read = data.sources if isinstance(data, RawInput) else data
-    output = None if to is None else Output.at(to, [model, read])
+    if to is not None:
+        refuse_inputs(to, [model, read])
+    output = None if to is None else Output.at(to)
     with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
         if named and isinstance(data, RawInput) and data.sources[0].format not in MATRICES:
             asked = _with_labels_of(source.outline.label_source, asked)
@@ -143,7 +145,7 @@ def evaluate(
 def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset | RawInput:
     """Return the samples to evaluate on, as a dataset or as raw files and arrays."""
     from bigmc.inference.raw_input import RawInput
-    from bigmc.ingestion.parts.scan import is_dataset
+    from bigmc.ingestion.parts.scan import expand_sources, is_dataset
     from bigmc.store.dataset import Dataset
 
     if is_dataset(data):
@@ -152,7 +154,7 @@ def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset 
         return Dataset.open(data)
     if asked.propensities is not None:
         raise DataError("propensities need a split of a dataset", "ingest the data first")
-    return RawInput(data, asked, labels)
+    return RawInput(expand_sources(data, asked, labels))
 
 
 def _with_labels_of(known: LabelSource | None, asked: EvaluateOptions) -> EvaluateOptions:
@@ -260,13 +262,14 @@ def report(
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
     from bigmc.inference import inspection
-    from bigmc.inference.unfinished import saved_beside
+    from bigmc.inference.saved_sums import saved_beside
     from bigmc.reporting import page
     from bigmc.store.dataset import Dataset
-    from bigmc.store.files.outputs import IfExists, Output
+    from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 
     asked = ReportOptions(**options)
-    output = Output.at(to, [model, asked.dataset])
+    refuse_inputs(to, [model, asked.dataset])
+    output = Output.at(to)
     result: ReportResult = {"report": str(to), "bytes": 0}
     evaluated: Mapping[str, Any] | None = None
     with ExitStack() as opened_files:

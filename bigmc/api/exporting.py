@@ -74,9 +74,10 @@ def export(
         If the model cannot be exported to this format.
     """
     from bigmc.export import model_card
-    from bigmc.store.files.outputs import IfExists, Output
+    from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 
-    output, ending = Output.at(to, [model, dataset]), Path(to).suffix
+    refuse_inputs(to, [model, dataset])
+    output, ending = Output.at(to), Path(to).suffix
     if ending == ".md":
         options: EvaluateKeywords = {"split": split}
         figures = None

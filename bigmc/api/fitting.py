@@ -19,7 +19,6 @@ from bigmc.progress import ProgressCallback, silent
 if TYPE_CHECKING:
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.store.dataset import Dataset
-    from bigmc.training.pilot import Pilot
     from bigmc.training.results import FitResult
 
 SPLITS = {"train": 0.9, "test": 0.1}
@@ -95,7 +94,7 @@ def fit(
     from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
-    from bigmc.store.files.outputs import Output, OutputKind
+    from bigmc.store.files.outputs import Output, OutputKind, refuse_inputs
     from bigmc.training.fit import Fit
     from bigmc.training.fit_target import refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
@@ -105,7 +104,8 @@ def fit(
     started = time.monotonic()
     budget.reset_peak()
     local_folder(to, "a fit")
-    output = Output.at(to, _files(source))
+    refuse_inputs(to, _files(source))
+    output = Output.at(to)
     if output.kind is not OutputKind.FILE:
         raise DataError(f"{to} is not the path of a file", "give the path of a file with --to")
     target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
@@ -206,21 +206,22 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
     """Return the options of ingest with the hashing chosen by a pilot, unless hashing is given."""
     from bigmc.engine.processes import tidy
     from bigmc.store.files import disk
-    from bigmc.store.files.work_file import read_work_file, write_work_file
+    from bigmc.store.files.work_file import made_once
     from bigmc.training.pilot import PilotColumns, choose_hashing
 
     if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):
         return options
     _refuse_stream(source)
-    file = folder / "hashing.json"
-    if not file.exists():
+
+    def advice() -> Mapping[str, Any]:
         columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
         files = IngestOptions().but(options)
         pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"))
         tidy()
         disk.make_folder(folder)
-        write_work_file(file, _advice(pilot))
-    advised = read_work_file(file, folder)
+        return {} if pilot is None else {**pilot.hashing._asdict(), "hash_bits": pilot.hash_bits}
+
+    advised = made_once(folder / "hashing.json", advice, folder)
     if "ngrams" in advised:
         advised["ngrams"] = tuple(advised["ngrams"])
     return cast(IngestKeywords, {**advised, **options})
@@ -235,7 +236,3 @@ def _refuse_stream(source: Any) -> None:
             "a fit looks at rows before it reads them all, which it cannot do with a pipe or a stream",
             "make a dataset with bigmc ingest, and fit that",
         )
-
-
-def _advice(pilot: Pilot | None) -> Mapping[str, Any]:
-    return {} if pilot is None else {**pilot.hashing._asdict(), "hash_bits": pilot.hash_bits}

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bigmc.estimators import Classifier
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.explain import Explanation
-    from bigmc.inference.predict import PredictionCounts
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.results import Inspection, PredictResult
     from bigmc.model import Model
@@ -77,41 +76,23 @@ def predict(
     from bigmc.inference.predict import PredictionCounts, PredictionJob
     from bigmc.inference.stdin import STDIN, StreamPredictor
     from bigmc.inference.writers import refuse_other_formats
-    from bigmc.store.files.outputs import IfExists, Output
+    from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 
     started = time.monotonic()
     budget.reset_peak()
     asked = PredictOptions(**options)  # type: ignore[arg-type]
     if isinstance(source, str) and source == STDIN:
-        output = refuse_other_formats(Output.at(to, [model]))
-        predictor = StreamPredictor(model_of(model), asked, output)
-        return _predicted(to, PredictionCounts(predictor.run(), 0), started)
-    rows = _rows_to_predict(source, asked)
-    output = refuse_other_formats(Output.at(to, [model, source, rows.sources]))
-    with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
-        job = PredictionJob(known, output, asked, resources)
-        counts = job.run(rows, IfExists.REPLACE if overwrite else IfExists.REFUSE)
-    return _predicted(to, counts, started)
-
-
-def _rows_to_predict(source: Any, asked: PredictOptions) -> DatasetInput | RawInput:
-    """Return the rows of a source: a dataset, a split of it, or raw files and arrays."""
-    from bigmc.inference.dataset_input import DatasetInput
-    from bigmc.inference.raw_input import RawInput
-    from bigmc.ingestion.parts.scan import is_dataset
-    from bigmc.store.dataset import Dataset
-
-    if is_dataset(source):
-        dataset = Dataset.open(source)
-        identity = dataset.identity if dataset.path else None
-        return DatasetInput(dataset if asked.split is None else dataset[asked.split], identity)
-    if asked.split is not None:
-        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    return RawInput(source, asked)
-
-
-def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> PredictResult:
-    """Return the result of a prediction; `started` is a time of the monotonic clock."""
+        refuse_inputs(to, [model])
+        output = refuse_other_formats(Output.at(to))
+        counts = PredictionCounts(StreamPredictor(model_of(model), asked, output).run(), 0)
+    else:
+        rows = _rows_to_predict(source, asked)
+        refuse_inputs(to, [model, source, rows.sources])
+        output = refuse_other_formats(Output.at(to))
+        if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
+        with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
+            job = PredictionJob(known, output, asked, resources)
+            counts = job.run(rows, if_exists)
     result: PredictResult = {
         "predictions": str(to),
         "n_samples": counts.n_samples,
@@ -120,6 +101,22 @@ def _predicted(to: str | Path, counts: PredictionCounts, started: float) -> Pred
         "peak_memory_bytes": budget.peak_memory(),
     }
     return {**result, "n_odd_values": counts.n_odd_values} if counts.n_odd_values else result
+
+
+def _rows_to_predict(source: Any, asked: PredictOptions) -> DatasetInput | RawInput:
+    """Return the rows of a source: a dataset, a split of it, or raw files and arrays."""
+    from bigmc.inference.dataset_input import DatasetInput
+    from bigmc.inference.raw_input import RawInput
+    from bigmc.ingestion.parts.scan import expand_sources, is_dataset
+    from bigmc.store.dataset import Dataset
+
+    if is_dataset(source):
+        dataset = Dataset.open(source)
+        identity = dataset.identity if dataset.path else None
+        return DatasetInput(dataset if asked.split is None else dataset[asked.split], identity)
+    if asked.split is not None:
+        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
+    return RawInput(expand_sources(source, asked))
 
 
 def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from bigmc import budget
 from bigmc.api.resolve import Size, local_folder, model_of
 from bigmc.engine import EngineLike, Resources, opened
 from bigmc.errors import DataError, ModelError
+from bigmc.options.path import PathKeywords, path_options
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -66,6 +67,13 @@ def train(
         ``objective``, ``certificate`` with ``lower``, ``upper`` and ``gap``, ``converged``, ``n_iter``,
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
         bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
+
+    Raises
+    ------
+    BigmcError
+        If an option is invalid, another file is at `to`, or the memory limit is too small; `DataError` if the
+        data cannot be trained on, `StoreError` if there is no dataset, `BusyError` if another process makes
+        the model.
     """
     from bigmc.engine.processes import prepare_process
     from bigmc.options.learners import learner_options
@@ -103,17 +111,12 @@ def sparse_path(
     dataset: str | Path | Dataset,
     to: str | Path,
     *,
-    n_alphas: int = 10,
-    alpha_ratio: float = 1e-2,
-    alphas: Sequence[float] | None = None,
-    split: str = "train",
-    validation: str = "valid",
     warm_start: str | Path | None = None,
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
-    **options: Any,
+    **options: Unpack[PathKeywords],
 ) -> PathResult:
     """Train the sparse learner for decreasing penalties, each from the model before, and choose the best.
 
@@ -133,9 +136,14 @@ def sparse_path(
         The smallest penalty relative to the largest.
     alphas : sequence of float, optional
         The penalties, instead of the two options above.
-    split, validation : str
-        Training and validation splits. If there is no split ``valid``, a fifth of the training rows, up to
-        20,000, validates.
+    split : str, default="train"
+        Training split.
+    validation : str, default="valid"
+        Validation split. If there is no split ``valid``, a fifth of the training rows, up to 20,000,
+        validates.
+    loss, penalty, l1_ratio, ridge, fit_intercept, class_weight, tol, max_passes, random_state
+        As for :class:`SparseClassifier`; by default ``loss="multitask_squared_hinge"``, ``ridge=1e-5``,
+        ``fit_intercept=False`` and ``tol=0.1``.
     warm_start : path, optional
         Model with the same features to start the first training from; each other training starts from the
         model before it. It should not have been trained on the validation rows.
@@ -143,8 +151,6 @@ def sparse_path(
         Replace another path in the same folder; by default this is refused.
     memory_limit, engine, progress
         As for :func:`ingest`.
-    **options
-        Parameters of the estimator other than ``alpha``.
 
     Returns
     -------
@@ -153,30 +159,28 @@ def sparse_path(
         ``macro_f1``, ``n_passes``, ``model`` and, for trainings of this call, ``seconds``; ``best``: the row
         with the highest accuracy on the validation rows, and among equals the fewest features;
         ``best_model``: its file; ``at_edge``: whether the best is the first or last penalty.
+
+    Raises
+    ------
+    BigmcError
+        If an option is unknown or invalid, or the folder has another path or files of the same names.
     """
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import IfExists, refuse_inputs
-    from bigmc.training import selection
-    from bigmc.training.options import PathOptions
+    from bigmc.training.selection import PathRequest
+    from bigmc.training.selection import sparse_path as run
 
+    asked = path_options(options)
     folder, data = local_folder(to, "a path of models"), Dataset.open(dataset)
     refuse_inputs(folder, [data])
     if warm_start is not None and folder.resolve() in Path(warm_start).resolve().parents:
         raise DataError(f"{warm_start} is an input of this command, and inside {to}", "give another --to")
     with ExitStack() as held:
-        chosen = PathOptions(
-            n_alphas,
-            alpha_ratio,
-            None if alphas is None else tuple(float(alpha) for alpha in alphas),
-            split,
-            validation,
-            options,
-            IfExists.REPLACE if overwrite else IfExists.REFUSE,
-            _start(warm_start, held),
-        )
+        if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
+        request = PathRequest(data, folder, asked, _start(warm_start, held), if_exists)
         workers = held.enter_context(opened(engine))
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        return selection.sparse_path(data, folder, chosen, Resources(workers, limit, progress))
+        return run(request, Resources(workers, limit, progress))
 
 
 def publish(
@@ -192,8 +196,9 @@ def publish(
         Files written by :func:`evaluate` with ``to``, all for one split of one dataset.
     to : path
         File to publish as; a model published there before is replaced.
-    by : {"accuracy", "macro_f1"}, default="accuracy"
-        Figure that decides; among equals the model with the fewest features wins.
+    by : {"accuracy", "macro_f1", "micro_f1"}, default="accuracy"
+        Figure that decides, the last one for label sets; among equals the model with the fewest features
+        wins.
     overwrite : bool, default=False
         Replace a file at `to` that was not published; by default this is refused.
 

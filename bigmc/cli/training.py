@@ -10,8 +10,9 @@ import click
 from bigmc.cli.arguments import Replacing, Training, Working, as_command
 from bigmc.cli.engines import working
 from bigmc.cli.terminal import show, show_path
-from bigmc.options.declare import argument, option, required
+from bigmc.options.declare import argument, option, required, values_of
 from bigmc.options.learners import BoostOptions, LearnerOptions, MinimaxOptions, SparseOptions
+from bigmc.options.path import PathOptions
 
 CALIBRATE = "Share of the rows to hold out, to calibrate probabilities."
 
@@ -95,38 +96,12 @@ def _train(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Path(Working, Replacing):
+class Path(Working, Replacing, PathOptions):
     """Arguments of `bigmc path`."""
 
     dataset: str = argument("Dataset.", metavar="DATASET")
     to: str = required("Folder for the models, a table and a plot.")
-    split: str = option("train", "Split to train on.")
-    validation: str = option("valid", "Validation split; if there is no valid, a fifth of the training rows.")
     warm_start: str | None = option(None, "Model to start the first training from.")
-    n_alphas: int = option(10, "Number of penalties, from the largest with non-zero weights.", "--alphas")
-    alpha_ratio: float = option(1e-2, "Smallest penalty relative to the largest.")
-    loss: str = option("multitask_squared_hinge", "Loss, as in train sparse.")
-    penalty: str = option("l1/l2", "Penalty, as in train sparse.")
-    l1_ratio: float | None = option(None, "Share of the l1 norm in the sparse_group penalty.")
-    ridge: float = option(1e-5, "Strength of the squared norm.")
-    fit_intercept: bool = option(False, "Fit an unpenalised intercept.")
-    class_weight: str | None = option(None, "balanced: weight classes by inverse frequency.")
-    tol: float = option(1e-1, "Stop each training at this relative duality gap.")
-    max_passes: int = option(100, "Stop each training after so many passes.")
-    random_state: int = option(0, "Seed of the order of the coordinates.", "--seed")
-
-
-_PATH_PARAMETERS = (
-    "loss",
-    "penalty",
-    "l1_ratio",
-    "ridge",
-    "fit_intercept",
-    "class_weight",
-    "tol",
-    "max_passes",
-    "random_state",
-)
 
 
 @as_command
@@ -134,19 +109,14 @@ def path(asked: Path) -> None:
     """Train linear models for decreasing penalties; choose the best."""
     from bigmc import api
 
-    parameters = {name: getattr(asked, name) for name in _PATH_PARAMETERS}
     with working(asked) as work:
         result = api.sparse_path(
             asked.dataset,
             asked.to,
-            n_alphas=asked.n_alphas,
-            alpha_ratio=asked.alpha_ratio,
-            split=asked.split,
-            validation=asked.validation,
             warm_start=asked.warm_start,
             overwrite=asked.overwrite,
             **work.means,
-            **parameters,
+            **values_of(PathOptions, asked),
         )
         if not result["best"]["n_nonzero_features"]:
             work.screen.say(

@@ -219,8 +219,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         check_is_fitted(self)
         if y is not None:
             raise DataError("a dataset already has labels", "call score(dataset) without y")
-        code = {label: c for c, label in enumerate(self.classes_.tolist())}
-        own = np.array([code.get(label, -1) for label in X.classes.tolist()], np.int64)
+        own = self.model_.codes_of(X.classes)
         if self.model_.label_threshold is None:
             right = (own[X.labels()] == self._codes(X)).astype(np.float64)
         else:

@@ -42,7 +42,7 @@ class MultiBoostClassifier(WeightedClassifier):
     n_rounds : int, default=100
         Maximum number of rounds; each is a pass over the data, or one for every level of a tree.
     max_depth : int or None, default=None
-        Depth of a learner, 1 to 4. None is 4, or 1 if fewer than a tenth of the values are stored or
+        Depth of a learner, 1 to 6. None is 4, or 1 if fewer than a tenth of the values are stored or
         `family` is not auto. Trees of depth 2 or more are grown greedily, so
         the optimum over all trees is unknown and the certificate is infinitely wide.
         `restricted_certificate_` bounds the gap to the best weights for the same trees.

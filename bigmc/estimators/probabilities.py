@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -56,22 +55,21 @@ class ProbabilityMixin:
         """
         check_is_fitted(self)
         scores = self._scores(X)
-        code = {label: c for c, label in enumerate(self.classes_.tolist())}
         if self.model_.label_threshold is not None:
-            calibration = fit_sigmoid(scores, self._label_indicator(X, y, code))
+            calibration = fit_sigmoid(scores, self._label_indicator(X, y))
         else:
             labels = X.classes[X.labels()] if isinstance(X, Dataset) else np.asarray(y)
-            codes = np.array([code.get(label, -1) for label in labels.tolist()], np.int64)
+            codes = self.model_.codes_of(labels)
             calibration = fit_temperature(scores[codes >= 0], codes[codes >= 0])
         self._take(replace(self.model_, calibration=calibration))
         return self
 
-    def _label_indicator(self, X: Any, y: Any, code: Mapping[Any, int]) -> NDArray[np.bool_]:
+    def _label_indicator(self, X: Any, y: Any) -> NDArray[np.bool_]:
         """Return whether each class is in the label set of each row, shape (n_samples, n_classes)."""
         if not isinstance(X, Dataset):
             return np.asarray(y.toarray() if hasattr(y, "toarray") else y, bool)
         sets = X.label_sets()
-        own = np.array([code.get(label, -1) for label in X.classes.tolist()], np.int64)
+        own = self.model_.codes_of(X.classes)
         rows, places = np.nonzero(sets >= 0)
         codes = own[sets[rows, places]]
         indicator = np.zeros((len(sets), len(self.classes_)), bool)

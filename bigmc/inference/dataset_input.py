@@ -72,7 +72,7 @@ class DatasetInput:
         return "label" if source is None else source.column
 
     def _check_kept(self, names: Sequence[str]) -> None:
-        """Raise an error if the dataset has kept no column of such a name."""
+        """Raise `DataError` if the dataset lacks one of these columns."""
         stored = set(self.dataset.shards[0].table().column_names) - ROW_COLUMNS
         known = [*sorted(stored - {self._label}), self._label]
         for name in names:

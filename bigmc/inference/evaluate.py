@@ -19,7 +19,7 @@ from bigmc.inference.evaluate_sets import Places, SetCounts, count_sets
 from bigmc.inference.labelled import LabelledInput, LabelledPart, Workers
 from bigmc.inference.propensities import inverse_propensities, label_counts
 from bigmc.inference.results import Evaluation
-from bigmc.inference.unfinished import NOT_SAVED, SavedSums, Sums
+from bigmc.inference.saved_sums import NOT_SAVED, SavedSums, Sums
 from bigmc.ingestion.columns.known_labels import KnownLabels
 from bigmc.model import Model
 from bigmc.options.inference import EvaluateOptions

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from bigmc.inference.evaluate_sets import Places
@@ -19,41 +18,63 @@ Pairs = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
 
 
 class ConfusionSums:
-    """Counts of pairs of true and predicted labels; counts of parts can be added."""
+    """Counts of pairs of true and predicted labels; counts of parts can be added.
+
+    They are kept by pairs that occur, in order, since a matrix of thousands of labels is mostly zeros. To
+    import scipy.sparse for it took a tenth of the processor time of a fit of some hundred rows.
+    """
 
     def __init__(self, places: Places) -> None:
-        self._places, self._shape = places, (places.n_labels, places.n_labels)
-        self.matrix = scipy.sparse.csr_array(self._shape, dtype=np.int64)
+        self._places = places
+        self._pairs, self._counts = np.empty(0, np.int64), np.empty(0, np.int64)
 
     def add(self, other: Pairs) -> None:
         """Add counts of pairs of true and predicted code."""
         truth, predicted, counts = other
-        at = self._places.of_truth[truth], self._places.of_model[predicted]
-        self.matrix = self.matrix + scipy.sparse.coo_array((counts, at), self._shape)
+        at = self._places.of_truth[truth] * self._places.n_labels + self._places.of_model[predicted]
+        self._pairs, places = np.unique(np.concatenate([self._pairs, at]), return_inverse=True)
+        both = np.concatenate([self._counts, counts])
+        self._counts = np.zeros(len(self._pairs), np.int64)
+        np.add.at(self._counts, places, both)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the non-zero counts, with their rows and columns."""
-        entries = self.matrix.tocoo()
-        return {"truth": entries.row, "predicted": entries.col, "counts": entries.data}
+        truth, predicted = self._places_of_pairs
+        return {"truth": truth, "predicted": predicted, "counts": self._counts}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore the result of `arrays`."""
-        at = arrays["truth"], arrays["predicted"]
-        self.matrix = scipy.sparse.csr_array((arrays["counts"], at), self._shape)
+        pairs = arrays["truth"].astype(np.int64) * self._places.n_labels + arrays["predicted"]
+        order = np.argsort(pairs)
+        self._pairs, self._counts = pairs[order], arrays["counts"][order]
+
+    @property
+    def _places_of_pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return np.divmod(self._pairs, max(self._places.n_labels, 1))
 
     @property
     def counts(self) -> LabelCounts:
         """The counts of each label in the confusion matrix."""
-        matrix = self.matrix
-        return LabelCounts(matrix.diagonal(), matrix.sum(axis=1), matrix.sum(axis=0))
+        truth, predicted = self._places_of_pairs
+        same = truth == predicted
+        return LabelCounts(
+            self._by_label(truth[same], self._counts[same]),
+            self._by_label(truth, self._counts),
+            self._by_label(predicted, self._counts),
+        )
+
+    def _by_label(self, labels: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        sums = np.zeros(self._places.n_labels, np.int64)
+        np.add.at(sums, labels, counts)
+        return sums
 
     def figures(self, labels: list[Any]) -> Confusion:
         """Return the confusion of the labels that occur or are predicted."""
-        occurring = self.counts.occurring
-        return {
-            "labels": [labels[c] for c in occurring.tolist()],
-            "matrix": self.matrix[occurring][:, occurring].toarray().tolist(),
-        }
+        occurring = self.counts.occurring  # in order, and with the labels of all pairs
+        at = tuple(np.searchsorted(occurring, codes) for codes in self._places_of_pairs)
+        matrix = np.zeros((len(occurring), len(occurring)), np.int64)
+        matrix[at] = self._counts
+        return {"labels": [labels[c] for c in occurring.tolist()], "matrix": matrix.tolist()}
 
 
 @dataclass(frozen=True)

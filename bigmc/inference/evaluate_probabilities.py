@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.inference.unfinished import FieldSums
+from bigmc.inference.saved_sums import FieldSums
 
 N_BINS = 15
 """Number of bins of the confidence, of equal width, as in Guo et al. (2017)."""

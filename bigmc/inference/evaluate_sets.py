@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bigmc.inference.labelled import LabelledPart
 from bigmc.inference.propensities import weighted_sums
+from bigmc.inference.saved_sums import FieldSums
 from bigmc.inference.top_labels import RANKS, top_classes, top_sums
-from bigmc.inference.unfinished import FieldSums
 from bigmc.kernels.linear.ranking import count_above
 from bigmc.model import Model
 from bigmc.store.shards.label_sets import pairs_of
@@ -46,9 +46,9 @@ class SetCounts(FieldSums):
         """Return the figures that scikit-learn has by these names, over all labels.
 
         ``accuracy`` is the share of sets that are right as a whole, ``micro_f1`` counts pairs of sample and
-        label; ``ranking_loss`` is the share of pairs of a label and a class that is none which the scores do
-        not order (`sklearn.metrics.label_ranking_loss`), ``ranking_precision`` the mean over the labels of a
-        sample of how many of the classes scored as high are labels
+        label; ``ranking_loss`` is the share of pairs of a label and another class in which the label does not
+        have the larger score (`sklearn.metrics.label_ranking_loss`), ``ranking_precision`` the mean, over the
+        labels of a sample, of the share of labels among the classes that score at least as high
         (`sklearn.metrics.label_ranking_average_precision_score`), both for the classes of the model.
         ``precision_at_k`` and ``ndcg_at_k`` (`sklearn.metrics.ndcg_score`) are of the k best classes, and so
         is ``psp_at_k`` with propensities: precision weighted by them, as a share of the largest possible.

@@ -6,11 +6,13 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from bigmc.errors import DataError
 from bigmc.inference.part_predictor import Predicted
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import write_atomic
@@ -28,13 +30,23 @@ class Journal:
     """Keeps the tables of finished parts in the existing folder of a run.
 
     The file of parts holds two Arrow streams per part. Another file has the committed numbers of parts
-    and bytes; it is replaced only after those bytes are on disk. Later bytes are truncated.
+    and bytes, what they were made of, and the size of parts; it is replaced only after those bytes are on
+    disk. Later bytes are truncated. `made` are the inputs of the result as JSON data; None, for inputs that
+    are only in memory, is never resumed. `DataError` if there are parts made of something else.
+
+    Attributes
+    ----------
+    n_parts : int
+        Number of finished parts.
+    part_bytes : int or None
+        Size of the parts of the run to resume; None if there is none.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._parts, self._position = folder / PARTS, folder / POSITION
+    def __init__(self, folder: Path, made: Mapping[str, Any] | None) -> None:
+        self._folder, self._parts, self._position = folder, folder / PARTS, folder / POSITION
+        self._made = json.loads(json.dumps(made))
         self._hash, self._hashed = hashlib.sha256(), 0
-        self.n_parts, self._bytes = self._committed()
+        self.n_parts, self._bytes, self.part_bytes = self._committed()
         self._raw = disk.extend_file(self._parts, self._bytes)
         self._file = io.BufferedWriter(self._raw)
         self._last_commit = time.monotonic()
@@ -45,52 +57,77 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def clear(self) -> None:
-        """Forget all parts."""
+    def keep_only(self, part_bytes: int) -> None:
+        """Forget the parts unless they are of this size."""
+        if part_bytes == self.part_bytes:
+            return
+        self.part_bytes = part_bytes
         disk.unlink(self._position)
         self._file.seek(0)
         self._file.truncate(0)
         self.n_parts = self._bytes = 0
         self._hash, self._hashed = hashlib.sha256(), 0
 
-    def replay(self) -> Iterator[Predicted]:
-        """Yield the tables of every part that was committed."""
+    def followed_by(self, missing: Iterable[Predicted], n_parts: int) -> Iterator[Predicted]:
+        """Yield the tables of every finished part, then those of the missing ones of `n_parts`.
+
+        All but the last are kept. From time to time they are committed, to survive a kill or a power cut.
+        """
         with open(self._parts, "rb") as file:
             for _ in range(self.n_parts):
                 yield _read_table(file), _read_table(file)
+        for tables in missing:
+            if self.n_parts + 1 < n_parts:
+                self._append(tables)
+            yield tables
 
-    def append(self, tables: Predicted) -> None:
-        """Add a part; from time to time, commit all parts to survive a kill or a power cut."""
+    def _append(self, tables: Predicted) -> None:
         for table in tables:
             with pa.ipc.new_stream(self._file, table.schema) as stream:
                 stream.write_table(table)
         self.n_parts += 1
         if time.monotonic() - self._last_commit >= SECONDS_BETWEEN_COMMITS:
-            self.commit()
+            self._commit()
 
-    def commit(self) -> None:
+    def _commit(self) -> None:
         """Commit all parts so far."""
         self._file.flush()
         self._raw.sync()
         self._bytes = self._file.tell()
         self._hash_to(self._bytes)
-        position = {"parts": self.n_parts, "bytes": self._bytes, "sha256": self._hash.hexdigest()}
+        position = {
+            "made": self._made,
+            "part_bytes": self.part_bytes,
+            "parts": self.n_parts,
+            "bytes": self._bytes,
+            "sha256": self._hash.hexdigest(),
+        }
         write_atomic(self._position, json.dumps(position).encode())
         self._last_commit = time.monotonic()
 
-    def _committed(self) -> tuple[int, int]:
-        """Return the committed numbers of parts and bytes; zeros if either file is damaged."""
+    def _committed(self) -> tuple[int, int, int | None]:
+        """Return the committed numbers of parts and bytes, and the size of parts.
+
+        They are 0 and None if there are no parts to resume, or a file is damaged.
+        """
         try:
             position = parse_json(self._position.read_bytes())
             check_types({"position": position}, {"position": dict})
-            check_types(position, {"parts": int, "bytes": int, "sha256": str})
+            check_types(position, {"part_bytes": int, "parts": int, "bytes": int, "sha256": str})
             self._hash_to(position["bytes"])
         except (FileNotFoundError, ValueError):
-            return 0, 0
+            return 0, 0, None
         if self._hashed == position["bytes"] and self._hash.hexdigest() == position["sha256"]:
-            return position["parts"], position["bytes"]
+            made = position.get("made")
+            if None not in (made, self._made):
+                if made == self._made:
+                    return position["parts"], position["bytes"], position["part_bytes"]
+                raise DataError(
+                    f"{self._folder} holds unfinished predictions of another model, data or options",
+                    "delete it, or give another --to",
+                )
         self._hash, self._hashed = hashlib.sha256(), 0
-        return 0, 0
+        return 0, 0, None
 
     def _hash_to(self, n_bytes: int) -> None:
         """Add the bytes of the file of parts up to a position to the digest."""

@@ -99,7 +99,7 @@ class LabelledFiles:
         if the memory limit does not allow one worker.
         """
         if column.name is not None and rows.sources[0].format in DELIMITED:
-            rows = rows.with_types({column.name: pa.string()})
+            rows = replace(rows, types={column.name: pa.string()})
         plan = rows.parts_within(model, PredictOptions(keep=column.names, scores=True), resources, None)
         workers = plan.engine.n_threads, plan.scratch_bytes
         return cls(rows, column, plan.parts, plan.reading, *workers)

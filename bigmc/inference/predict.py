@@ -6,7 +6,6 @@ killed run resumes. When all are finished, the result is put in place atomically
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -21,7 +20,6 @@ from bigmc.errors import DataError
 from bigmc.inference.journal import PARTS, POSITION, Journal
 from bigmc.inference.part_predictor import N_ODD, PartPredictor, Predicted
 from bigmc.inference.prediction_plan import PredictionPlan
-from bigmc.inference.unfinished import WorkFolder
 from bigmc.inference.writers import open_writer
 from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.lazy import LazyModule
@@ -29,14 +27,17 @@ from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.progress import Progress
 from bigmc.store.files import disk
-from bigmc.store.files.file_checks import sha256
+from bigmc.store.files.layout import sha256
 from bigmc.store.files.outputs import IfExists, Output, OutputKind
 from bigmc.store.files.receipt import Receipt
-from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_folder import WorkFolder
 
 pq = LazyModule("pyarrow.parquet")
 
-JOB, RESULT, REJECTS = "job.json", "result", "rejects.parquet"
+RESULT, REJECTS = "result", "rejects.parquet"
+
+_WORK_FILES = (RESULT, REJECTS, PARTS, POSITION, "job.json")
+"""All files of unfinished work; the last one is of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class PredictionJob:
 
     @property
     def _folder(self) -> WorkFolder:
-        return WorkFolder.of(self.output, frozenset([JOB, RESULT, REJECTS, PARTS, POSITION]))
+        return WorkFolder.of(self.output.path, _WORK_FILES)
 
     @property
     def _work(self) -> Path:
@@ -141,15 +142,12 @@ class PredictionJob:
     def _write(self, source: PredictionInput, made: Mapping[str, Any] | None) -> PredictionCounts:
         """Predict missing parts and put the result in place."""
         result, rejects = self._work / RESULT, self._work / REJECTS
-        with Journal(self._work) as journal:
-            part_bytes = self._claim(journal, made)
-            plan, predictor = source.plan(self.model, self.options, self.resources, part_bytes)
-            if plan.part_bytes != part_bytes:
-                journal.clear()
-                job = {"made": made, "part_bytes": plan.part_bytes}
-                write_work_file(self._work / JOB, job)
+        with Journal(self._work, made) as journal:
+            plan, predictor = source.plan(self.model, self.options, self.resources, journal.part_bytes)
+            journal.keep_only(plan.part_bytes)
             with disk.output(result) as file:
-                tables = _tables(source, plan, predictor, journal)
+                missing = plan.engine.map(source.predict, plan.parts[journal.n_parts :], predictor)
+                tables = journal.followed_by((tables for _, tables in missing), len(plan.parts))
                 counts = self._write_tables(predictor.schema, plan.n_rows, tables, file, rejects)
             disk.sync(result)
         aside = rejects if counts.n_quarantined else None
@@ -186,33 +184,3 @@ class PredictionJob:
         tables = (tables for _, tables in parts)
         with closing(self.output.open_stream()) as file:
             return self._write_tables(predictor.schema, plan.n_rows, tables, file, Path(os.devnull))
-
-    def _claim(self, journal: Journal, made: Mapping[str, Any] | None) -> int | None:
-        """Return the part size of an interrupted run to resume; None if there is none.
-
-        `DataError` if there are parts of other predictions.
-        """
-        job = self._work / JOB
-        if journal.n_parts and job.exists():
-            stored = read_work_file(job, self._work)
-            if made is not None and stored["made"] == json.loads(json.dumps(made)):
-                return int(stored["part_bytes"])
-            if made is not None and stored["made"] is not None:
-                raise DataError(
-                    f"{self._work} holds unfinished predictions of another model, data or options",
-                    "delete it, or give another --to",
-                )
-        journal.clear()
-        return None
-
-
-def _tables(
-    source: PredictionInput, plan: PredictionPlan, predictor: PartPredictor, journal: Journal
-) -> Iterator[Predicted]:
-    """Yield the tables of all parts: finished ones of an interrupted run, then new ones."""
-    yield from journal.replay()
-    missing = plan.parts[journal.n_parts :]
-    for _, tables in plan.engine.map(source.predict, missing, predictor):
-        if len(missing) > 1:
-            journal.append(tables)
-        yield tables

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,10 @@ from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.inference.samples import feature_spec_of
 from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, bytes_held
 from bigmc.ingestion.parts.scan import (
-    USUAL_FILES,
     Part,
     ReadHints,
     ReadRequest,
     bytes_per_row,
-    expand_sources,
     read,
     scan,
     schema,
@@ -36,37 +33,32 @@ from bigmc.ingestion.readers.record_limit import RecordLimit, bytes_of_record
 from bigmc.ingestion.sources.source import Source
 from bigmc.model import ModelOutline, ModelSource
 from bigmc.options.inference import PredictOptions
-from bigmc.options.raw import FileOptions
 
 SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 """Bounds on the source bytes of a part, small enough that workers share a file of a few MB."""
 
 MOST_SHARE, BATCH_SHARE = 4, 4
-"""Parts and mapped batches may be so large that so many workers have room, and more where these are small. A
-batch may take a worker's bytes divided by the second."""
+"""Memory allows at least this number of workers, and more if parts are smaller than the largest. A batch of
+mapped features may take a worker's bytes divided by the second."""
 
 
+@dataclass(frozen=True)
 class RawInput:
-    """The rows of raw files or arrays; parameters as for `expand_sources`.
+    """The rows of raw files or arrays.
 
     Attributes
     ----------
-    base : str
-        Base folder of relative paths, since workers may run in another folder.
+    sources : list of Source
+        Files or arrays of one format, from `bigmc.ingestion.parts.scan.expand_sources`.
     types : mapping of str to pyarrow.DataType
         Types of copied columns, for formats without types.
+    base : str
+        Base folder of relative paths, since workers may run in another folder.
     """
 
-    def __init__(self, source: Any, files: FileOptions = USUAL_FILES, labels: Any = None) -> None:
-        self.sources = expand_sources(source, files, labels)
-        self.base = os.getcwd()
-        self.types: Mapping[str, pa.DataType] = {}
-
-    def with_types(self, types: Mapping[str, pa.DataType]) -> RawInput:
-        """Return the same rows, whose copied columns have these types."""
-        other = copy(self)
-        other.types = types
-        return other
+    sources: list[Source]
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    base: str = field(default_factory=os.getcwd)
 
     @property
     def identity(self) -> Any:

@@ -25,7 +25,7 @@ STDIN = "-"
 """Stands for standard input as a source."""
 
 READ_BYTES = 1 << 18
-"""Bytes taken from the input at once, at most; a row that has come alone is answered alone."""
+"""Maximum bytes read at once; a row that arrives alone is answered at once."""
 
 LONGEST_ROW = 4 << 20
 """A row of more bytes is refused."""
@@ -40,7 +40,7 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamPredictor:
-    """Predicts rows as they arrive, as JSON lines: in no other format does a line alone tell a row."""
+    """Predicts JSON lines as they arrive: in other formats a line alone may be less than a row."""
 
     model: Model
     options: PredictOptions
@@ -102,7 +102,7 @@ def _samples(reader: SampleReader, rows: list[_Row]) -> Iterator[tuple[list[_Row
 
 
 def _rows(source: int) -> Iterator[list[_Row]]:
-    """Yield the rows that have come; `DataError` at one that is no JSON object, after those before it."""
+    """Yield rows as they arrive; `DataError` at one that is no JSON object, after those before it."""
     for line, lines in _lines(source):
         rows: list[_Row] = []
         for number, text in enumerate(lines, line):
@@ -120,7 +120,7 @@ def _rows(source: int) -> Iterator[list[_Row]]:
 
 
 def _lines(source: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the complete lines that have come, with the number of the first, whenever there are some."""
+    """Yield complete lines as they arrive, with the number of the first."""
     rest, number = b"", 1
     while True:
         piece = os.read(source, READ_BYTES)

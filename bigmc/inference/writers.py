@@ -102,7 +102,7 @@ _WRITERS: dict[str, type[TableWriter]] = {
     ".ndjson": JsonLinesWriter,
 }
 
-#: Extensions of other formats: a file of such a name that held Parquet would not open where it is used.
+#: Extensions of formats that predictions are not written in: no program would open Parquet under such a name.
 _OTHER_FORMATS = (
     *(".arrow", ".feather", ".html", ".json", ".ods", ".svm", ".tsv", ".txt", ".xls", ".xlsx"),
     *(".gz", ".xz", ".zip"),
@@ -110,12 +110,7 @@ _OTHER_FORMATS = (
 
 
 def refuse_other_formats(output: Output) -> Output:
-    """Return an output whose name does not promise a format that predictions are not written in.
-
-    Raises
-    ------
-    DataError
-    """
+    """Return the output; `DataError` if its extension is that of a format that is not written."""
     extension = PurePath(output.name).suffix.lower()
     if output.kind is not OutputKind.STREAM and extension in _OTHER_FORMATS:
         raise DataError(

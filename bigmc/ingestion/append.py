@@ -28,10 +28,8 @@ from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import IfBusy, exclusive, remove_tree, write_atomic
-from bigmc.store.files.file_checks import file_entry
-from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, Manifest, read_manifest
+from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, Manifest, append_name, file_entry, read_manifest
 from bigmc.store.files.object_store import building_folder, publish
-from bigmc.store.snapshot import append_address, append_folder
 from bigmc.store.weighting import Weighting
 
 _OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
@@ -135,7 +133,7 @@ class Append:
         if sources[0].format in MATRICES:
             self._check_width(sources, stored)
             options = replace(options, n_features=stored.n_own)
-        folder = append_folder(self._work, len(manifests))
+        folder = self._work / append_name(len(manifests))
         job = job_of(sources, folder, options.but(self.asked), self.limit)
         features = job.recipe.features.with_fitted(stored)
         differences = [
@@ -207,7 +205,8 @@ class Append:
         append's manifest is created under the next number, which only one writer can do.
         """
         if isinstance(self.to, str):
-            if not publish(job.to, append_address(self.to, int(job.to.name)), progress):
+            address = f"{self.to.rstrip('/')}/{append_name(int(job.to.name))}"
+            if not publish(job.to, address, progress):
                 raise DataError(f"another process has appended to {self.to} in the meantime", "run it again")
             return
         manifest = read_manifest(self.to)
@@ -247,7 +246,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             gamma=mapping["gamma"] if mapping else None,
             one_hot=tuple(levels.column for levels in stored.one_hot),
             missing=stored.missing_as,
-            weighting=Weighting.from_dict(manifest.weighting).name,
+            weighting=Weighting(**manifest.weighting).name,
             split={name: recipe["splits"][name] for name in recipe["order_of_splits"]},
             group=recipe["group"],
             seed=recipe["seed"],

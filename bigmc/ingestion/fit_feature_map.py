@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -19,7 +20,7 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
 from bigmc.ingestion.workers import PartTask, moments_of
 from bigmc.store.feature_map import FeatureMap, Moments
-from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import made_once
 
 MAP = "map.json"
 """File of the map in the work folder, for a resumed run."""
@@ -47,10 +48,9 @@ def fit_map(
     """
     if recipe.mapping is None or recipe.features.map is not None:
         return recipe
-    file = folder / MAP
-    if file.exists():
-        feature_map = FeatureMap.from_dict(read_work_file(file))
-    else:
+    mapping = recipe.mapping
+
+    def fitted() -> Mapping[str, Any]:
         total = Moments(0, np.zeros(1), np.zeros(1))
         for _, moments in engine.map(moments_of, parts, PartTask.of(sources, recipe, shares, folder)):
             total = total + moments
@@ -59,8 +59,9 @@ def fit_map(
             raise DataError(
                 f"the split {first!r} has no rows to compute means and deviations from", "change the splits"
             )
-        feature_map = FeatureMap.fit(total, recipe.mapping["fourier"], recipe.mapping["gamma"], recipe.seed)
-        write_work_file(file, feature_map.to_dict())
+        return FeatureMap.fit(total, mapping["fourier"], mapping["gamma"], recipe.seed).to_dict()
+
+    feature_map = FeatureMap.from_dict(made_once(folder / MAP, fitted))
     return replace(recipe, features=replace(recipe.features, map=feature_map))
 
 

@@ -18,6 +18,7 @@ from bigmc.model import BoostedModel, Trees
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.learners import BoostOptions
 from bigmc.solvers.boosting import (
+    DEFAULT_DEPTH,
     FAMILIES,
     GRID,
     LEARNERS,
@@ -146,7 +147,7 @@ class BoostingLearner(Learner):
         """Return the levels of the learners, given or chosen."""
         if self.options.max_depth is not None:
             return int(self.options.max_depth)
-        return 1 if self.options.family != "auto" or is_sparse(dataset) else MAX_DEPTH
+        return 1 if self.options.family != "auto" or is_sparse(dataset) else DEFAULT_DEPTH
 
     def _solver_options(self, dataset: Dataset, seed: int) -> BoostingOptions:
         """Return the options of the solver; with C "auto", those of the first trial."""

@@ -148,11 +148,11 @@ class SparseLearner(Learner):
 def _start(model: Model, dataset: Dataset) -> Start:
     """Return the weights of a linear model for the classes of a dataset; new classes start at zero."""
     assert isinstance(model, LinearModel)
-    place = {label: c for c, label in enumerate(model.classes.tolist())}
-    known = [(c, place[label]) for c, label in enumerate(dataset.classes.tolist()) if label in place]
-    own, other = np.array(known, np.int64).reshape(-1, 2).T
+    codes = model.codes_of(dataset.classes)
+    own = np.flatnonzero(codes >= 0)
+    other = codes[own]
     coef = np.zeros((len(model.features), dataset.n_classes))
     intercept = np.zeros(dataset.n_classes)
     coef[:, own], intercept[own] = model.coef[:, other], model.intercept[other]
-    same = len(known) == dataset.n_classes == model.n_classes
+    same = len(own) == dataset.n_classes == model.n_classes
     return Start(model.features, coef, intercept, model.gradient_norms if same else None)

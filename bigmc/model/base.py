@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -190,6 +191,11 @@ class Model(Sized):
         """Number of classes."""
         return len(self.classes)
 
+    def codes_of(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the code of each label, -1 where it is not a class of the model."""
+        code = {label: c for c, label in enumerate(self.classes.tolist())}
+        return np.array([code.get(label, -1) for label in labels.tolist()], np.int64)
+
     @cached_property
     def scorer(self) -> Scorer:
         """Computes the scores; made once, since it may keep tables."""
@@ -210,6 +216,13 @@ class Model(Sized):
         norms of idf-weighted samples; uses at most `scratch_bytes`, excluding the scores.
         """
         return self.scorer.shard(dataset.shards[shard], scratch_bytes)
+
+    def dataset_scores(self, dataset: Dataset) -> NDArray[np.float64]:
+        """Return the scores of all samples of a dataset, shape (n_samples, n_classes)."""
+        scores = np.empty((dataset.n_samples, self.n_classes))
+        for shard, (lo, hi) in enumerate(pairwise(dataset.base)):
+            scores[lo:hi] = self.shard_scores(dataset, shard)
+        return scores
 
     def shard_codes(self, dataset: Dataset, shard: int, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
         """Return the predicted class code of every row of a shard, using at most `scratch_bytes`."""

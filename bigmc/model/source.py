@@ -9,7 +9,7 @@ from pathlib import Path
 from bigmc.model.base import Model
 from bigmc.model.outline import ModelOutline
 from bigmc.model.registry import load_model, outline_of_file
-from bigmc.store.files.file_checks import sha256
+from bigmc.store.files.layout import sha256
 
 
 @dataclass(frozen=True)

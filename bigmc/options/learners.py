@@ -104,7 +104,7 @@ class BoostOptions(LearnerOptions):
         parse=number_or_auto,
     )
     n_rounds: int = option(100, "Maximum number of rounds.", "--rounds")
-    max_depth: int | None = option(None, "Depth of a weak learner, 1 to 4; by default 4, on sparse data 1.")
+    max_depth: int | None = option(None, "Depth of a weak learner, 1 to 6; by default 4, on sparse data 1.")
     family: str = option(
         "auto", "Learners of depth 1: stump (-1 or 1), ray (0 or 1), auto (ray on sparse data)."
     )

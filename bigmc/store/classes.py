@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -57,41 +55,6 @@ class ClassLabels(Protocol):
 
     def tolist(self) -> list[Any]:
         """Return all labels."""
-
-
-class StoredLabels:
-    """The labels of a dataset on disk, read at first use: reading a million takes 200 MB.
-
-    `check` is called before reading and raises an error if the file has changed since the dataset was
-    opened. `StoreError` if the file cannot be read.
-    """
-
-    def __init__(self, path: Path, kind: ClassesType, check: Callable[[], object]) -> None:
-        self._path, self._kind, self._check = path, kind, check
-        check()
-        try:
-            self._n_labels = int(pq.read_metadata(path / CLASSES).num_rows)
-        except (OSError, pa.ArrowException) as error:
-            raise damaged(path / CLASSES, f"cannot be read ({error})") from None
-
-    def __len__(self) -> int:
-        """Return the number of classes."""
-        return self._n_labels
-
-    def __getitem__(self, code: Any, /) -> Any:
-        """Return the label of a class."""
-        return self.values[code]
-
-    def tolist(self) -> list[Any]:
-        """Return all labels."""
-        labels: list[Any] = self.values.tolist()
-        return labels
-
-    @cached_property
-    def values(self) -> NDArray[Any]:
-        """All labels, as an array of shape (n_classes,)."""
-        self._check()
-        return read_classes(self._path, self._kind)
 
 
 def read_classes(path: Path, kind: ClassesType) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import INDEX_BYTES, plan_blocks, read_block
-from bigmc.store.classes import ClassLabels, StoredLabels
+from bigmc.store.classes import ClassLabels
 from bigmc.store.deviations import BLOCK_BYTES, inverse_deviations
 from bigmc.store.files.dtypes import common_dtype
 from bigmc.store.files.layout import SAMPLE_WEIGHT, canonical_json
@@ -26,7 +26,7 @@ from bigmc.store.shards.label_sets import is_sets
 from bigmc.store.shards.memory_shard import MAX_ROWS, memory_shards
 from bigmc.store.shards.sample_labels import SampleLabels, code_labels, row_column
 from bigmc.store.shards.shard import Shard
-from bigmc.store.snapshot import Ingest, Stored, open_stored, reopen
+from bigmc.store.snapshot import Ingest, Stored, StoredLabels, open_stored, reopen
 from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
 
@@ -103,10 +103,9 @@ class Dataset:
     @classmethod
     def _of(cls, stored: Stored) -> Dataset:
         """Return the dataset on disk."""
-        manifest = stored.ingests[0].manifest
-        weighting = Weighting.from_dict(manifest.weighting)
-        shards = stored.shards()
-        return cls(shards, stored.class_labels(), manifest.n_features, weighting, manifest.features, stored)
+        first = stored.ingests[0].manifest
+        own = first.n_features, stored.weighting, first.features
+        return cls(stored.shards(), stored.class_labels(), *own, stored)
 
     @classmethod
     def from_arrays(

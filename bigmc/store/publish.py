@@ -18,7 +18,6 @@ from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, write_atomic
-from bigmc.store.files.file_checks import file_entry
 from bigmc.store.files.layout import (
     CLASSES,
     FORMAT_VERSION,
@@ -28,10 +27,11 @@ from bigmc.store.files.layout import (
     FileEntry,
     Manifest,
     ShardEntry,
+    file_entry,
 )
-from bigmc.store.shards.disk_shard import open_shard
 from bigmc.store.shards.zarr_chunks import ArrayWriter, ByteCounter
 from bigmc.store.shards.zarr_groups import write_group
+from bigmc.store.snapshot import open_shard
 from bigmc.store.statistics import block_statistics
 from bigmc.store.weighting import Weighting
 

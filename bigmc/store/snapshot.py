@@ -13,31 +13,38 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import StoreError
-from bigmc.store.classes import StoredLabels
-from bigmc.store.files.file_checks import check_file, check_sizes
+from bigmc.lazy import LazyModule
+from bigmc.store.classes import read_classes
 from bigmc.store.files.layout import (
-    APPENDS,
     CLASSES,
     GROUP,
     MANIFEST,
+    SHARDS,
     STATISTICS,
+    FileEntry,
     Manifest,
+    ShardEntry,
+    check_files,
     damaged,
-    read_appended,
-    read_manifest,
+    read_manifests,
 )
-from bigmc.store.files.object_store import Origin, find, is_remote, seek
-from bigmc.store.shards.disk_shard import StoredShard, open_shard
+from bigmc.store.files.object_store import Origin, find, is_remote
+from bigmc.store.shards.disk_shard import DenseShard, SparseShard, StoredShard
 from bigmc.store.shards.shard import Shard
 from bigmc.store.shards.zarr_chunks import ArrayReader, ByteCounter
 from bigmc.store.statistics import read_statistic
+from bigmc.store.weighting import Weighting
+
+pq = LazyModule("pyarrow.parquet")
 
 #: Files of up to this many bytes are checked against their SHA-256 when a dataset is opened.
 _SMALL = 1 << 20
@@ -62,25 +69,17 @@ class Ingest:
         `StoreError` if it does not match the manifest, or the manifest does not list it.
         """
         self.bring(name)
-        for file in self.manifest.files:
-            if file.path == name:
-                check_sizes(self.path, [file], self.path)
-                check_file(self.path / name, file)
-                return self.path / name
-        raise damaged(self.path / MANIFEST, f"it does not list {name}")
+        listed = [file for file in self.manifest.files if file.path == name]
+        if not listed:
+            raise damaged(self.path / MANIFEST, f"it does not list {name}")
+        check_files(self.path, listed)
+        return self.path / name
 
-    def check_small(self) -> None:
-        """Check the existing small files outside the shards against their SHA-256.
-
-        Statistics are checked when they are read, and downloads when they arrive.
-        """
-        small = [
-            file.path
-            for file in self.manifest.files
-            if file.bytes <= _SMALL and not file.path.startswith(f"{STATISTICS}/")
-        ]
-        for name in small if self.origin is None else []:
-            self.check(name)
+    @property
+    def small_files(self) -> list[FileEntry]:
+        """Small files outside the shards and the statistics, which are checked when they are read."""
+        files = [file for file in self.manifest.files if file.bytes <= _SMALL]
+        return [file for file in files if not file.path.startswith(f"{STATISTICS}/")]
 
 
 def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest, ...]:
@@ -89,35 +88,45 @@ def read_ingests(path: Path | str, n_appends: int | None = None) -> tuple[Ingest
     `StoreError` if there is no dataset, or an appended manifest has changed.
     """
     if is_remote(path):
-        return _remote_ingests(str(path), n_appends)
-    path = Path(path)
-    first = read_manifest(path)
-    folders = [((path / file.path).parent, file.sha256) for file in first.appends[:n_appends]]
-    appended = [Ingest(folder, read_appended(folder, first, digest)) for folder, digest in folders]
-    return (Ingest(path, first), *appended)
+        origins = find(str(path), n_appends)
+        first, *appended = (origin.folder for origin in origins)
+        read = zip(read_manifests(first, copies=appended), origins, strict=True)
+        return tuple(Ingest(*each, origin) for each, origin in read)
+    return tuple(Ingest(*each) for each in read_manifests(Path(path), n_appends))
 
 
-def _remote_ingests(url: str, n_appends: int | None) -> tuple[Ingest, ...]:
-    """Return the same for an address, where the consecutive manifests under ``appends/`` count."""
-    ingests: list[Ingest] = []
-    origin: Origin | None = find(url)
-    while origin is not None:
-        folder = origin.folder
-        manifest = read_appended(folder, ingests[0].manifest) if ingests else read_manifest(folder)
-        ingests.append(Ingest(folder, manifest, origin))
-        number = len(ingests)
-        origin = seek(append_address(url, number)) if n_appends is None or number <= n_appends else None
-    return tuple(ingests)
+class StoredLabels:
+    """The labels of a dataset on disk, read at first use: reading a million takes 200 MB.
 
+    `StoreError` if their file cannot be read, or has changed since the dataset was opened.
+    """
 
-def append_address(url: str, number: int) -> str:
-    """Return the address of the ingest appended as number ``number``, from 1."""
-    return f"{url.rstrip('/')}/{APPENDS}/{number:06d}"
+    def __init__(self, ingest: Ingest) -> None:
+        self._ingest = ingest
+        file = ingest.check(CLASSES)
+        try:
+            self._n_labels = int(pq.read_metadata(file).num_rows)
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(file, f"cannot be read ({error})") from None
 
+    def __len__(self) -> int:
+        """Return the number of classes."""
+        return self._n_labels
 
-def append_folder(path: Path, number: int) -> Path:
-    """Return the folder of the ingest appended as number ``number``, from 1."""
-    return path / APPENDS / f"{number:06d}"
+    def __getitem__(self, code: Any, /) -> Any:
+        """Return the label of a class."""
+        return self.values[code]
+
+    def tolist(self) -> list[Any]:
+        """Return all labels."""
+        labels: list[Any] = self.values.tolist()
+        return labels
+
+    @cached_property
+    def values(self) -> NDArray[Any]:
+        """All labels, as an array of shape (n_classes,)."""
+        self._ingest.check(CLASSES)
+        return read_classes(self._ingest.path, self._ingest.manifest.classes_type)
 
 
 @dataclass(frozen=True)
@@ -155,8 +164,19 @@ class Stored:
 
     def class_labels(self) -> StoredLabels:
         """Return the labels in the order of their codes, from the last ingest, which has all."""
-        last = self.ingests[-1]
-        return StoredLabels(last.path, last.manifest.classes_type, partial(last.check, CLASSES))
+        return StoredLabels(self.ingests[-1])
+
+    @property
+    def weighting(self) -> Weighting:
+        """Weighting of the values; `StoreError` if this version does not know it."""
+        first = self.ingests[0]
+        try:
+            return Weighting(**first.manifest.weighting)
+        except TypeError as error:
+            raise StoreError(
+                f"{first.path / MANIFEST}: the weighting {first.manifest.weighting} is unknown ({error})",
+                "install the version of bigmc that made the dataset, or ingest again",
+            ) from None
 
     @property
     def has_sets(self) -> bool:
@@ -223,11 +243,20 @@ class Stored:
         return values
 
 
+def open_shard(
+    path: Path, entry: ShardEntry, n_features: int, counter: ByteCounter, origin: Origin | None = None
+) -> StoredShard:
+    """Return the shard of `entry` in the dataset at `path`; its files are checked at first use."""
+    kind = DenseShard if entry.kind == "dense" else SparseShard
+    return kind(path / SHARDS / entry.name, entry, n_features, counter, origin)
+
+
 def open_stored(path: Path | str, n_appends: int | None = None) -> Stored:
     """Return the dataset at `path`, optionally as it was after so many appends."""
     ingests = read_ingests(path, n_appends)
     for ingest in ingests:
-        ingest.check_small()
+        if ingest.origin is None:  # downloads are checked when they arrive
+            check_files(ingest.path, ingest.small_files)
     return Stored(ingests, ByteCounter())
 
 

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bigmc.errors import StoreError
-from bigmc.store.files.file_checks import sha256
-from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, FileEntry, Manifest
+from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, FileEntry, Manifest, sha256
 from bigmc.store.files.object_store import Origin
 from bigmc.store.snapshot import Ingest, read_ingests
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from bigmc.errors import DataError, StoreError
+from bigmc.errors import DataError
 
 _NAMED = {
     "counts": {},
@@ -33,6 +31,10 @@ class Weighting:
     idf: bool = False
     scaled: bool = False
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(value, bool) for value in asdict(self).values()):  # as read from a file
+            raise TypeError(f"the weighting is {asdict(self)}")
+
     @property
     def scales_columns(self) -> bool:
         """Whether columns have scales, which a model stores."""
@@ -49,14 +51,6 @@ class Weighting:
     def name(self) -> str | None:
         """Name by which `named` makes it, or None."""
         return next((name for name, fields in _NAMED.items() if Weighting(**fields) == self), None)
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Weighting:
-        """Return the weighting written by `to_dict`."""
-        known = {"binary", "l2", "idf"}, {"binary", "l2", "idf", "scaled"}
-        if set(fields) not in known or not all(isinstance(v, bool) for v in fields.values()):
-            raise StoreError(f"weighting {dict(fields)} is unknown to this version of bigmc")
-        return cls(**fields)
 
     def to_dict(self) -> dict[str, bool]:
         """Return the fields as a dict for JSON; `scaled` only if it is set."""

@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
-
-import numpy as np
 
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
@@ -44,9 +41,9 @@ from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT = "asked.json", "result.json"
 INTERVAL_Z = 1.959964
-"""Of intervals that hold in 95 of 100 cases."""
+"""Quantile of the normal distribution for intervals of 95 %."""
 _CALIBRATION_SEED, _CALIBRATION_SHARE = 0xCA11, 0.125
-"""Of rows that calibrate; and share of the memory limit that they may take."""
+"""Seed that draws the rows to calibrate on, and their maximum share of the memory limit."""
 
 
 class Fit:
@@ -104,7 +101,7 @@ class Fit:
                 self._progress,
                 self._splits.thresholds,
             )
-            tidy_after(self._data)  # what the rows were drawn with
+            tidy_after(self._data)  # frees what drawing the rows needed
             rival = choose_boosting(search, self._data, self._folder) if self._boosts() else None
             no_time = rival is None and self._boosts()
             course = search.run(None if rival is None else rival.trial.quality)
@@ -113,10 +110,10 @@ class Fit:
             if course.sizes:
                 self._models.searched = search.validation.duals(course.best.candidate)
             winner, rivals = self._choose(course, rival, summed)
-            del search, rival  # and with them the rows of the search
+            del search, rival  # frees the rows of the search
             tidy_after(self._data)
             measured = self._measured(winner, course)
-            cross_validated = course.n_held_out == course.n_rows  # more rows than those of the test
+            cross_validated = course.n_held_out == course.n_rows  # so it judged on more rows than the test
             refits = self._test is not None and self._splits.refit and self._models.has_time
             if refits and not cross_validated:
                 winner = self._recalibrated(winner)
@@ -137,7 +134,7 @@ class Fit:
         """Record the request; raise an error if the folder has another one."""
         limits = {"memory": self._limits.memory, "max_features": self._limits.max_features}
         asked = {"dataset": self._data.identity, **self._splits._asdict(), **limits}
-        if asked["thresholds"] == Thresholds.SHARED:  # so fits started before this option existed resume
+        if asked["thresholds"] == Thresholds.SHARED:  # a fit begun before this option existed resumes
             del asked["thresholds"]
         file = self._folder / ASKED
         if file.exists() and read_work_file(file, self._folder) != asked:
@@ -179,7 +176,8 @@ class Fit:
         figures = self._figures(self._models.tested(winner), winner)
         first = course.trials[0]
         linear = winner.linear
-        plain = Winner.of(first, None if linear.size is None else Size.whole(first))
+        by_duals = linear_winner(course, self._data, self._limits).size is not None
+        plain = Winner.of(first, Size.whole(first) if by_duals else None)
         same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
         by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
         shares = {}
@@ -214,10 +212,7 @@ class Fit:
         n_bytes = test.decoded_bytes
         share = min(1.0, rows / test.n_samples, _CALIBRATION_SHARE * self._limits.memory / max(n_bytes, 1))
         drawn, _ = draw_rows(test, share, _CALIBRATION_SEED, self._engine)
-        scores = np.empty((drawn.n_samples, model.n_classes))
-        for s, (lo, hi) in enumerate(pairwise(drawn.base)):
-            scores[lo:hi] = model.shard_scores(drawn, s)
-        verdict = Truth.of(drawn, self._splits.thresholds).judge(scores)
+        verdict = Truth.of(drawn, self._splits.thresholds).judge(model.dataset_scores(drawn))
         return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _save(self, model: Model, course: Course, winner: Winner, split: str) -> None:
@@ -233,7 +228,7 @@ class Fit:
         if winner.candidate is not None and winner.candidate.weighting is not None:
             params["weighting"] = winner.candidate.weighting
         completed = winner.completed(model)
-        label = self._data.label_source  # which a model of some rows in memory does not know
+        label = self._data.label_source  # a model trained on rows in memory lacks it
         replace(completed, params=params, names=names, label_source=label).save(self._target)
 
     def _result(

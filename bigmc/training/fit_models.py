@@ -20,16 +20,16 @@ from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_
 from bigmc.training.winner import Splits, Winner
 
 _FEWEST_PASSES = 3.0
-"""Passes of a training that is worth to begin: two that improve, and one that proves."""
+"""Minimum passes of a useful training: two that improve the model, and one that certifies it."""
 
 
 class Deadlines:
-    """When each training of a fit must end, so that those after it have as much time.
+    """When each training of a fit must end, so that those after it get equal shares of the time.
 
     Parameters
     ----------
     seconds : float
-        Of everything from now on.
+        Time for all trainings together, from now on.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -38,7 +38,7 @@ class Deadlines:
         self._n_left = 2
 
     def next(self, n_after: int) -> float:
-        """Return when the next training must end, with so many after it beside those known of."""
+        """Return when the next training must end, if `n_after` more than the planned ones follow it."""
         now = time.monotonic()
         n_left = self._n_left + n_after
         self._n_left = max(self._n_left - 1, 1)
@@ -50,12 +50,12 @@ class Deadlines:
         return max(time.monotonic(), self._ends)
 
     def took(self, began: float, n_passes: float) -> None:
-        """Say how many passes a training made that began then."""
+        """Record the passes of the training that began at a time, to know how long one takes."""
         self._pass_seconds = (time.monotonic() - began) / n_passes
 
     @property
     def has_time(self) -> bool:
-        """Whether there is time for as little of a training as makes sense, by what the last one took."""
+        """Whether there is time for a useful training, if a pass takes as long as in the last one."""
         return time.monotonic() + _FEWEST_PASSES * self._pass_seconds <= self._ends
 
 
@@ -78,7 +78,7 @@ class FitModels:
     searched : Duals or None
         Dual variables of the search's best model, to start the first training from.
     n_rows : int or None
-        Rows that boosting had time for, where those were not all.
+        Number of rows that boosting had time for; None if it learned from all.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class FitModels:
 
     @property
     def has_time(self) -> bool:
-        """Whether there is time for one more training that makes sense."""
+        """Whether there is time for one more useful training."""
         return self._deadlines.has_time
 
     def tested(self, winner: Winner) -> Model:
@@ -128,11 +128,12 @@ class FitModels:
         """Return the plain ridge model for the same rows as the winner."""
         if plain.size is None:
             return self._trained("plain", plain, self._train)
-        return self._train_sized(plain, self._train, self._duals(winner)).model
+        start = self.searched if winner.size is None else self._duals(winner)
+        return self._train_sized(plain, self._train, start).model
 
     def _duals(self, winner: Winner) -> Duals:
         """Return the dual variables of the tested model, to start similar models from."""
-        if self._tested is None:  # the model is there without them after a kill
+        if self._tested is None:  # after a kill the stored model is without them
             assert winner.candidate is not None
             rows, start = winner.samples(self._train), self.searched
             self._tested = Duals(descend_all(rows, winner.candidate, self._engine, start).duals())
@@ -154,7 +155,7 @@ class FitModels:
             if after is DualsAfter.KEPT:
                 self._tested, self.searched = trained.duals, None
             trained.model.save(file, deflation=QUICK_DEFLATION)
-            del trained  # before the copy of the model from the file
+            del trained  # frees it before the model is read from the file
         return load_model(file)
 
     def _train_sized(
@@ -164,9 +165,9 @@ class FitModels:
         start: Duals | None,
         after: DualsAfter = DualsAfter.DROPPED,
     ) -> Trained:
-        tidy_after(self._data)  # what the model before was measured with
+        tidy_after(self._data)  # frees what measuring the previous model needed
         began = time.monotonic()
-        # one that has hardly begun would choose other features than the search judged
+        # a training cut off early would choose other features than those that the search judged
         ends = max(self._next_end(samples), began + FEWEST_SECONDS)
         trained = train_with_size(samples, winner, self._engine, start, ends, after)
         self._deadlines.took(began, trained.model.n_iter + 1)
@@ -184,7 +185,7 @@ class FitModels:
             model = train_in_time(winner, samples, resources, work, start)
             self._deadlines.took(began, max(model.n_passes, 1.0))
             model.save(file)
-            del model  # before its copy from the file, which has forgotten what is not saved
+            del model  # the one from the file lacks what is not saved, as after a kill
             disk.try_clear(work)
         model = load_model(file)
         self.n_rows = model.params.get("n_rows", self.n_rows)

@@ -1,7 +1,8 @@
 """Trainings that end in time: boosting without time for all its rounds learns from fewer rows instead.
 
 A part of the rounds makes a model far from the one that the search judged and calibrated; all rounds on a
-part of the rows make nearly the same one. So few rows come first, and tell how long more will take.
+part of the rows make nearly the same one. So it first learns from few rows, whose time
+tells how many more rows there is time for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from bigmc.training.winner import Winner
 FEW_ROWS = 20_000
 """Rows of the first training, where there are at least three times as many."""
 _PLANNED = 0.8
-"""Share of the time that is left which a larger training should need."""
+"""Share of the remaining time that a larger training is planned to take."""
 _MEMORY_SHARE = 0.25
 """Largest share of the memory limit for drawn rows."""
 _SEED = 0x71ED
@@ -60,7 +61,7 @@ def train_in_time(
         return _trained(winner, rows, resources, work, start)
     began = time.monotonic()
     drawn, _ = draw_rows(rows, few, _SEED, resources.engine)
-    if np.count_nonzero(drawn.class_counts()) < 2:  # they teach nothing
+    if np.count_nonzero(drawn.class_counts()) < 2:  # nothing can be learned from one class
         return _trained(winner, rows, resources, work, start)
     model = _on_some(winner, drawn, replace(resources, ends=math.inf))
     now = time.monotonic()

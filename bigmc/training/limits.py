@@ -14,12 +14,12 @@ from bigmc.training.trials import is_table
 SAMPLE_WORK = 200_000_000
 """Maximum product of non-zeros of these rows and classes."""
 SCORE_ENTRIES = 16_000_000
-"""Scores of the rows that validate, at most."""
+"""Maximum number of scores of the validation rows."""
 FEWEST_SECONDS = 10.0
 """Seconds that a trial may take however little time is left, so that few trials depend on the machine."""
 FEW_VALUES = 500_000
 """Values of the sample up to which one thread does everything: two took a fifth more processor time for a
-thousand rows of a table, and hardly less of the clock."""
+thousand rows of a table, and hardly less time."""
 
 
 class Limits(NamedTuple):
@@ -56,7 +56,7 @@ class Limits(NamedTuple):
 
 
 def engine_for(dataset: Dataset, engine: Engine) -> Engine:
-    """Return the engine to train with: threads that take turns at small parts cost more than they bring."""
+    """Return the engine to train with: one thread for little data, where more cost more than they save."""
     return engine.at_most(1) if dataset.nnz <= FEW_VALUES and engine.shares_memory else engine
 
 

@@ -24,16 +24,20 @@ from bigmc.learners import Learner, learner_of
 from bigmc.model import LinearModel, Model, load_model
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.dataset import Dataset
-from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, exclusive, replacing
-from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.atomic import replacing
+from bigmc.store.files.checkpoint import CHECKPOINT, FileCheckpoint
 from bigmc.store.files.npy import read_npy
 from bigmc.store.files.outputs import IfExists
 from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_folder import WorkFolder
 from bigmc.training.feature_names import feature_names
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
 from bigmc.training.trials import Truth
+
+_REQUEST = "training.json"
+_WORK_FILES = (_REQUEST, CHECKPOINT, "bigmc-*")
+"""All unfinished work; the last ones are scratch files of solvers."""
 
 _SHOWN = 60
 """Maximum characters of a parameter in a message."""
@@ -48,19 +52,18 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
     samples = data[options.split]
     params = _recorded(data, learner, options)
     _check_place(target)
-    work = target.with_name(target.name + ".wip")
+    folder = WorkFolder.of(target, _WORK_FILES)
     if not _is_trained(target, params, options.if_exists):
-        _refuse_foreign(work)
-        with exclusive(work / "lock", target=target), prompt_release():
+        with folder.locked() as work, prompt_release():
             if not _is_trained(target, params, options.if_exists):
                 _claim(work, params, target)
                 trained = _trained(samples, learner, options, resources, work)
                 names = feature_names(data, trained.used_features, resources.memory_limit // 16)
                 if options.keep_norms:
                     _save_norms(trained, target)
-                label = data.label_source  # which a model of some rows in memory does not know
+                label = data.label_source  # a model trained on rows in memory lacks it
                 replace(trained, params=params, names=names, label_source=label).save(target)
-    disk.try_clear(work)
+    folder.clear()
     model = load_model(target)
     return {
         "model": str(target),
@@ -144,8 +147,7 @@ def _weights(samples: Dataset, held_out: HeldOut | None, engine: Engine) -> NDAr
 
 def _calibrated(model: Model, rows: Dataset) -> Model:
     """Return a model calibrated on held-out rows, for label sets also with a threshold."""
-    scores = [model.shard_scores(rows, s) for s in range(rows.n_shards)]
-    verdict = Truth.of(rows).judge(np.concatenate(scores))
+    verdict = Truth.of(rows).judge(model.dataset_scores(rows))
     threshold = model.label_threshold if verdict.threshold is None else verdict.threshold
     return replace(model, calibration=verdict.calibration, label_threshold=threshold)
 
@@ -203,27 +205,12 @@ def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) ->
     return True
 
 
-def _refuse_foreign(work: Path) -> None:
-    """Raise an error if the work folder, which is deleted at the end, has other contents."""
-    names = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
-    ours = "lock" in names or all(
-        name in ("training.json", "checkpoint.npz") or name.endswith(PARTIAL) or name.startswith("bigmc-")
-        for name in names  # after a power cut the lock may be missing but another file present
-    )
-    if work.exists() and not (work.is_dir() and ours):
-        raise ModelError(f"{work} is not a folder of an unfinished training", "give another --to")
-
-
 def _claim(work: Path, params: Mapping[str, Any], target: Path) -> None:
     """Record the request of the training; raise an error if the folder has another one.
 
-    If no state was saved yet, there is nothing to lose, and a corrected command just starts. Partly
-    written files of a killed run are removed.
+    If no state was saved yet, there is nothing to lose, and a corrected command just starts.
     """
-    for pattern in (f"*{PARTIAL}", "bigmc-scores-*"):
-        for leftover in work.glob(pattern):
-            disk.unlink(leftover)
-    file = work / "training.json"
+    file = work / _REQUEST
     if file.exists() and FileCheckpoint(work).path.exists():
         cure = f"delete {work}, or give another --to"
         stored = read_work_file(file, work)

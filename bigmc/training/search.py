@@ -18,7 +18,7 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
-from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import made_once, read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import FEWEST_SECONDS, Limits
 from bigmc.training.trials import Candidate, Course, Size, Trial, better, weightings_of
@@ -115,14 +115,18 @@ class Search:
         """Return the quality by number of features, all first; empty without dual coordinate descent."""
         if not self.validation.solves_by_duals(candidate):
             return ()
-        file = None if self._folder is None else self._folder / "sizes.json"
-        if file is not None and file.exists():
-            return tuple(Size.from_dict(fields) for fields in read_work_file(file, self._folder))
+        if self._folder is None:
+            return self._sizes(candidate)
+        stored = made_once(
+            self._folder / "sizes.json",
+            lambda: [asdict(size) for size in self._sizes(candidate)],
+            self._folder,
+        )
+        return tuple(Size.from_dict(fields) for fields in stored)
+
+    def _sizes(self, candidate: Candidate) -> tuple[Size, ...]:
         self.validation.trial_seconds = self.trial_seconds
-        sizes = self.validation.sizes(candidate)
-        if file is not None:
-            write_work_file(file, [asdict(size) for size in sizes])
-        return sizes
+        return self.validation.sizes(candidate)
 
     def _weighting(self, best: Trial) -> Trial:
         scale = self.validation.sample.column_scale() if best.candidate.weighting == "scaled" else None

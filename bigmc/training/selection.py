@@ -21,27 +21,29 @@ from bigmc.engine import Resources
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
+from bigmc.learners import learner_of
 from bigmc.learners.sparse import SparseLearner
 from bigmc.model import load_model
 from bigmc.options.inference import EvaluateOptions
-from bigmc.options.learners import SparseOptions, learner_options
+from bigmc.options.path import VALID, PathOptions
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import largest_alpha
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, exclusive, replacing, write_atomic
-from bigmc.store.files.file_checks import sha256
+from bigmc.store.files.atomic import replacing, write_atomic
+from bigmc.store.files.layout import sha256
 from bigmc.store.files.object_store import local_file, read_file
-from bigmc.store.files.outputs import IfExists, Output
+from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 from bigmc.store.files.receipt import Receipt
 from bigmc.store.files.untrusted import parse_json
 from bigmc.store.files.work_file import read_work_file, write_work_file
-from bigmc.training.options import VALID, HeldOut, PathOptions, TrainOptions
+from bigmc.store.files.work_folder import WorkFolder
+from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import train
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
-WORK, LOCK, CLAIM = "path.wip", "lock", "asked.json"
+WORK, CLAIM = "path.wip", "asked.json"
 
 Figure = Literal["accuracy", "macro_f1", "micro_f1"]
 _OF_SETS: Figure = "micro_f1"
@@ -60,36 +62,62 @@ _LARGEST = 0.99
 """The path starts at this share of the penalty that makes all weights zero."""
 
 
-def sparse_path(data: Dataset, to: Path, options: PathOptions, resources: Resources) -> PathResult:
+class PathRequest(NamedTuple):
+    """What a path shall be made of, in which folder.
+
+    Attributes
+    ----------
+    data : Dataset
+    to : Path
+    options : PathOptions
+    start : Path or None
+        Saved model to start the training with the largest penalty from.
+    if_exists : IfExists
+        What to do with another path in the same folder.
+    """
+
+    data: Dataset
+    to: Path
+    options: PathOptions
+    start: Path | None = None
+    if_exists: IfExists = IfExists.REFUSE
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Return what determines the models, as JSON data."""
+        start = {} if self.start is None else {"warm_start": sha256(self.start)}
+        own = {"dataset": self.data.identity, **start, **self.options.fingerprint()}
+        return cast(Mapping[str, Any], json.loads(json.dumps(own)))
+
+
+def sparse_path(request: PathRequest, resources: Resources) -> PathResult:
     """Train for decreasing penalties and choose a model; see :func:`bigmc.api.sparse_path`."""
+    data, to, options = request.data, request.to, request.options
+    learner_of(options.learner(1.0))  # checks the options
     if to.exists() and not to.is_dir():
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
     if options.validation != VALID:
         data[options.validation]  # raise errors before any work
-    asked = {"dataset": data.identity, **options.fingerprint()}
-    asked = json.loads(json.dumps(asked))
-    work = to / WORK
+    asked = request.fingerprint()
+    work = WorkFolder(to / WORK, to, [CLAIM])
     result = _finished(to, asked)
     if result is None:
-        _refuse_foreign(to)
-        _others(to, asked, options.if_exists)
-        with exclusive(work / LOCK):
-            result = _finished(to, asked) or _make_path(data, to, options, resources, asked)
-    for leftover in (*to.glob("*.model.wip"), work):  # a power cut may have restored removed files
+        _others(to, asked, request.if_exists)
+        with work.locked():
+            result = _finished(to, asked) or _make_path(request, resources, asked)
+    for leftover in to.glob("*.model.wip"):  # a power cut may have restored removed files
         disk.try_clear(leftover)
+    work.clear()
     return {**result, "best_model": str(to / BEST)}
 
 
-def _make_path(
-    data: Dataset, to: Path, options: PathOptions, resources: Resources, asked: Mapping[str, Any]
-) -> PathResult:
+def _make_path(request: PathRequest, resources: Resources, asked: Mapping[str, Any]) -> PathResult:
     """Train and evaluate missing models, choose one and write the table."""
-    _claim(to, asked, options.if_exists)
+    data, to, options, before, if_exists = request
+    _claim(to, asked, if_exists)
     validation = _validation(data, options, resources)
     alphas = options.alphas or _spaced(data[options.split], options, resources)
     table: list[PathRow] = []
     seconds: list[float | None] = []
-    before = options.start
     grid = sorted({float(alpha) for alpha in alphas}, reverse=True)
     most = len(grid) if options.alphas or len(grid) < 2 else len(grid) + MORE_ALPHAS
     for k in range(most):
@@ -162,7 +190,7 @@ def _point(
     known = _read_row(seen, target) if target.exists() else None
     if known is not None:
         return known, None
-    learner = learner_options("sparse", {**options.parameters, "alpha": alpha})
+    learner = options.learner(alpha)
     asked = TrainOptions(learner, options.split, before, keep_norms=True, held_out=validation.held_out)
     trained = train(data, target, asked, resources)
     measured = EvaluateOptions(split=options.validation)
@@ -219,14 +247,6 @@ def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
         return cast(PathResult, {**saved, "table": rows, "best": best})
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-
-
-def _refuse_foreign(to: Path) -> None:
-    """Raise an error if the work folder has other contents."""
-    work = to / WORK
-    names = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
-    if not {name for name in names if not name.endswith(PARTIAL)} <= {LOCK, CLAIM}:
-        raise ModelError(f"{work} is not a folder of an unfinished path", "give another --to")
 
 
 def _others(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> list[Path] | None:
@@ -287,7 +307,8 @@ def publish(
     digest = hashlib.sha256(content).hexdigest()
     if digest != best["model_sha256"]:
         raise ModelError(f"{best['model']} is not the model that was evaluated", "evaluate it again")
-    output = Output.at(to, [*evaluations, *(row["model"] for row in table)])
+    refuse_inputs(to, [*evaluations, *(row["model"] for row in table)])
+    output = Output.at(to)
     there = output.digest()
     if there != digest or not output.is_own():
         if there not in (None, digest) and not output.is_own():
@@ -315,7 +336,7 @@ def _evaluation(path: str | Path) -> EvaluatedModel:
 
 def _spaced(samples: Dataset, options: PathOptions, resources: Resources) -> list[float]:
     """Return penalties evenly spaced in their logarithm, from the largest with non-zero weights."""
-    learner = SparseLearner(SparseOptions(**{**options.parameters, "alpha": 1.0}))  # any one
+    learner = SparseLearner(options.learner(1.0))  # any penalty
     run = learner.solver_run(samples, None, resources.memory_limit, RunContext(resources.engine))
     top = _LARGEST * largest_alpha(run)
     return np.geomspace(top, top * options.alpha_ratio, options.n_alphas).tolist()  # type: ignore[no-any-return]

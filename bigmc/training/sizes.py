@@ -69,7 +69,7 @@ Judge = Callable[[Sequence[NDArray[np.float64]]], Verdict]
 
 
 class DualsAfter(Enum):
-    """What becomes of the dual variables of a training: with many classes they are large."""
+    """Whether to keep the dual variables of a training: with many classes they are large."""
 
     DROPPED = auto()
     KEPT = auto()
@@ -86,7 +86,7 @@ class Duals:
     places : int64 array of shape (n_given,) or None
         Their samples; None means all.
     used_once : bool
-        Whether they are forgotten once a model has started from them: with many classes they are large.
+        Whether they are freed once a model has started from them: with many classes they are large.
     """
 
     values: NDArray[np.float32] | None
@@ -191,7 +191,7 @@ def smallest_good(curve: Sequence[Size], most: int | None, n_held_out: int) -> S
 
 
 class Trained(NamedTuple):
-    """A model; where asked for, the dual variables of that of all features, which selected its features."""
+    """A model; if requested, the dual variables of the model of all features, which selected its features."""
 
     model: LinearModel
     duals: Duals | None
@@ -212,12 +212,12 @@ def train_with_size(
     dataset : Dataset
         All rows; they must fit into memory (`DualDescent.memory`).
     winner : Winner
-        A candidate with a ridge only, and which share of the occurring features to keep, at most how many.
+        A candidate with a ridge only, the share of the occurring features to keep, and their maximum.
     engine : Engine
     start : Duals, optional
         Of a similar model.
     ends : float, optional
-        Time by `time.monotonic` at which to end with what there is.
+        Time of `time.monotonic` at which training ends with the best model so far.
     after : DualsAfter, optional
         Whether to return the dual variables.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import made_once
 from bigmc.training.boosting import Boosting
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Course, Trial, log_losses
@@ -68,11 +68,9 @@ def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> 
         Folder for the result.
     """
     file = folder / _FILE
-    if not file.exists():
-        if not search.has_time(course.best.seconds):
-            return None
-        write_work_file(file, _added_up(search, course.best, boosting))
-    fields = read_work_file(file, folder)
+    if not file.exists() and not search.has_time(course.best.seconds):
+        return None
+    fields = made_once(file, lambda: _added_up(search, course.best, boosting), folder)
     return Sum(tuple(fields["weights"]), Trial.from_dict(fields["trial"]), fields["gain"])
 
 

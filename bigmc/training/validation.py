@@ -90,12 +90,12 @@ class Validation:
     Attributes
     ----------
     trial_seconds : float
-        Seconds after which the trainings of a linear trial end with the best they have, together.
+        Seconds after which all trainings of a linear trial together end with their best models so far.
 
     Raises
     ------
     DataError
-        If rows are so few that without those held out all are of one class.
+        If all rows that are not held out are of one class.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Validation:
         self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
         while self._is_too_large():
             share *= SMALLER
-            del self.sample  # before another takes its place
+            del self.sample  # frees it before the next is allocated
             self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
         self._engine = engine = engine_for(self.sample, engine)
         n, rows = self.sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
@@ -175,7 +175,7 @@ class Validation:
     @property
     def descends_duals(self) -> bool:
         """Whether ridge models alone are tried, by dual coordinates, because features are many."""
-        if self._limits.max_features is not None:  # `Fit` has seen to it that they fit
+        if self._limits.max_features is not None:  # `Fit` has checked that they fit into memory
             return True
         return self._has_many_features and Ridges.memory(self.sample) <= self._limits.memory
 
@@ -184,7 +184,7 @@ class Validation:
         return candidate.is_ridge_hinge and self.descends_duals
 
     def enter(self, candidate: Candidate, origin: Candidate | None) -> None:
-        """Note that a candidate starts from the model of another, or from none."""
+        """Record which candidate's model another one starts from, if any."""
         for fold in self._folds:
             fold.ridges.enter(candidate, origin)
 
@@ -193,7 +193,7 @@ class Validation:
         return Duals(self._folds[0].ridges.duals(candidate), self._positions)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
-        """Return what fewer features of a candidate that dual coordinates solve reach, all first."""
+        """Return the quality by number of features of a candidate solved by dual coordinates, all first."""
         starts = [Duals(fold.ridges.duals(candidate)) for fold in self._folds]
         for each in self._folds:
             each.ridges.release()
@@ -294,19 +294,19 @@ class Validation:
         *,
         folds: slice = EVERY_FOLD,
     ) -> list[Trial]:
-        """Return what versions of the models of another learner reach on the same rows.
+        """Return a trial, on the same rows, of each version of the models of another learner.
 
         Parameters
         ----------
         options : LearnerOptions
         candidate : Candidate
-            What the trials are entered as.
+            Candidate to record the trials as.
         versions : callable
-            Makes the models to judge of one that was trained, as many and in the same order of each.
+            Returns the models to judge for a trained one: as many for each, in the same order.
         states : list of MemoryCheckpoint, optional
-            Of each fold; training continues from them. An empty list is filled.
+            States of each fold, from which training continues. An empty list is filled.
         folds : slice, optional
-            Hold out the rows of these alone.
+            Folds to hold out; by default all.
         """
         if states == []:
             states += [MemoryCheckpoint() for _ in self._folds]
@@ -347,7 +347,7 @@ class Validation:
         return self._truth.codes
 
     def _linear(self, candidate: Candidate) -> tuple[SparseOptions, Weighting]:
-        """Return what trains a candidate, and how it weights the samples."""
+        """Return the options of the learner for a candidate, and the weighting of the samples."""
         options = candidate.options(float(self._folds[0].weights.sum()), TRIAL_PASSES)
         return options, weighted(self.sample, candidate).weighting
 
@@ -374,12 +374,12 @@ class Validation:
         return [(joined(parts), max(used)) for parts, used in pairs]
 
     def _scores(self, model: Model, valid: Dataset, fold: Fold) -> NDArray[np.float64]:
-        scores = np.concatenate([model.shard_scores(valid, s) for s in range(valid.n_shards)])
+        scores = model.dataset_scores(valid)
         return scores[fold.places] if self.cross_validates else scores
 
     @cached_property
     def _valid(self) -> Dataset:
-        """The rows held out; dual descent scores them without."""
+        """The held-out rows as a dataset, which dual descent does not need."""
         return self._draw_valid()[0]
 
     def _draw_valid(self) -> tuple[Dataset, NDArray[np.int64]]:
@@ -392,7 +392,7 @@ def _promises(rival: Verdict, other: Verdict) -> bool:
 
 
 class _Folds(NamedTuple):
-    """Folds, and from which state the training of each continues."""
+    """Folds, and the state from which the training of each continues."""
 
     folds: Sequence[Fold]
     states: Sequence[MemoryCheckpoint | None]

@@ -14,7 +14,7 @@ from bigmc.training.trials import Candidate, Size, Trial, weighted
 
 
 class Splits(NamedTuple):
-    """Which rows do what.
+    """The splits of a fit, and what they are for.
 
     Attributes
     ----------
@@ -45,15 +45,15 @@ class Winner:
     threshold : Threshold or None
         For label sets: the score above which a class is a label.
     boosting : BoostOptions or None
-        Where boosting won.
+        Options of boosting; None for the other learners.
     size : Size or None
-        Which share of the features is kept; None where a penalty decides, or the learner.
+        Share of the features to keep; None if a penalty or boosting selects features.
     max_features : int or None
-        Of all rows, where that share of their features is more.
+        Maximum number of features, if that share of the features of all rows is larger.
     parts : tuple of Winner
-        Where a sum of models won: these, the linear one first.
+        The models of a sum, the linear one first; empty for a single model.
     part_weights : tuple of float
-        Of their scores.
+        Weights of their scores in the sum.
     """
 
     kind: str
@@ -80,7 +80,7 @@ class Winner:
 
     @property
     def settings(self) -> str:
-        """What a person is told that won."""
+        """The settings as a text for people."""
         if self.parts:
             own = zip(self.parts, self.part_weights, strict=True)
             return " + ".join(f"{weight:.3g} times {part.kind} ({part.settings})" for part, weight in own)
@@ -91,7 +91,7 @@ class Winner:
         return f"{said}, mean of {self.boosting.n_models}" if self.boosting.n_models > 1 else said
 
     def completed(self, model: Model) -> Model:
-        """Return a model with what held-out rows say about its scores."""
+        """Return a model with the calibration and threshold that held-out rows gave."""
         if self.threshold is None:
             return replace(model, calibration=self.calibration)
         return replace(model, calibration=self.calibration, label_threshold=self.threshold)

@@ -53,3 +53,11 @@ def test_commands_import_what_they_use(folder):
     found = imported_by("predict m in.csv --to p.parquet", folder)
     assert "bigmc.ingestion.readers" in found
     assert not found & {*LIBRARIES, *SOLVERS, *ESTIMATORS, *WRITING, *NOT_IN_PREDICTING}
+
+
+def test_fit_of_a_table_imports_no_sparse_matrices(folder):
+    rows = (f"{i % 7},{i * i % 11},{'ab'[i % 2]}\n" for i in range(60))
+    (folder / "table.csv").write_text("x,z,label\n" + "".join(rows))
+    found = imported_by("fit table.csv --to table.model --label label", folder)
+    assert "bigmc.training.fit" in found
+    assert not found & LIBRARIES

@@ -269,6 +269,46 @@ def test_unfinished_work_of_another_is_not_removed(run, made):
     assert Path("p.parquet.wip/notes").read_bytes() == Path("n.model.wip/notes").read_bytes() == MINE
 
 
+def test_the_command_and_the_function_make_the_same_path(run, made):
+    assert run("path d --to p --alphas 2 --memory 64MB")[0] == 0
+    api.sparse_path("d", "q", n_alphas=2, memory_limit="64MB")
+    files = [{file.name: file.read_bytes() for file in Path(to).iterdir()} for to in ("p", "q")]
+    assert files[0] == files[1]
+    before = Path("p/path.json").stat().st_mtime_ns
+    assert api.sparse_path("d", "p", n_alphas=2, memory_limit="64MB")["table"]
+    assert Path("p/path.json").stat().st_mtime_ns == before
+
+
+def test_a_folder_of_another_stays_beside_a_finished_training(run, made):
+    train = "train sparse d --alpha 0.3 --to n.model"
+    assert run(train)[0] == 0
+    Path("n.model.wip").mkdir()
+    Path("n.model.wip/notes").write_bytes(MINE)
+    assert run(train)[0] == 0
+    assert Path("n.model.wip/notes").read_bytes() == MINE
+
+
+def test_predictions_interrupted_by_another_model_are_not_mixed(small_parts, made):
+    """A second model finds parts of the first one: it says so, and the first one resumes."""
+    api.train("sparse", "d", "n.model", alpha=0.05, tol=0.1, memory_limit="64MB")
+    options = {"engine": ThreadEngine(1), "memory_limit": "64MB"}
+    seen = []
+
+    def stop(message):
+        seen.append(message.done)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        api.predict("m.model", "in.jsonl", "p.parquet", progress=stop, **options)
+    with pytest.raises(BigmcError, match="unfinished predictions of another model"):
+        api.predict("n.model", "in.jsonl", "p.parquet", **options)
+    api.predict("m.model", "in.jsonl", "p.parquet", **options)
+    api.predict("m.model", "in.jsonl", "whole.parquet", **options)
+    assert Path("p.parquet").read_bytes() == Path("whole.parquet").read_bytes()
+    assert not Path("p.parquet.wip").exists()
+
+
 @pytest.mark.parametrize("command", ["predict", "evaluate", "report", "export"])
 def test_a_result_written_by_another_process_meanwhile_is_no_file_of_the_user(command, made, monkeypatch):
     """The same command ends elsewhere just after this one has looked for its result."""

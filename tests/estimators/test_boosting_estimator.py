@@ -185,7 +185,7 @@ def test_class_weights_move_the_errors(digits):
         ({"learning_rate": 1.5}, "learning_rate is 1.5"),
         ({"max_sweeps": 0}, "max_sweeps is 0"),
         ({"n_rounds": 0}, "n_rounds is 0"),
-        ({"max_depth": 5}, "max_depth is 5; give a whole number from 1 to 4"),
+        ({"max_depth": 7}, "max_depth is 7; give a whole number from 1 to 6"),
         ({"max_bins": 256}, "max_bins is 256"),
         ({"family": "bush"}, "family is 'bush'"),
         ({"learners": "stolen"}, "learners is 'stolen'; use one of class, shared"),

@@ -12,7 +12,7 @@ from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.inference import raw_input
 from bigmc.model import LinearModel
-from bigmc.store import classes
+from bigmc.store import snapshot
 from bigmc.store.dataset import Dataset
 
 
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused_before_labels_are_read(wide, tmp_path, mon
     )
     api.ingest(tmp_path / "t.csv", tmp_path / "d.bigmc", text="text", label="label", hash_bits=21)
     read = []
-    monkeypatch.setattr(classes, "read_classes", lambda *arguments: read.append(arguments))
+    monkeypatch.setattr(snapshot, "read_classes", lambda *arguments: read.append(arguments))
     with pytest.raises(MemoryLimitError, match="entries and norms per feature"):
         api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, memory_limit="32MB")
     assert not read

@@ -18,6 +18,7 @@ from bigmc.inference.memory import FIXED_COST, SMALLEST_SCRATCH, divide
 from bigmc.inference.predict import PredictionJob
 from bigmc.inference.raw_input import RawInput
 from bigmc.inference.writers import CsvWriter
+from bigmc.ingestion.parts.scan import expand_sources
 from bigmc.model import LinearModel, ModelSource
 from bigmc.options.inference import EvaluateOptions, PredictOptions
 from bigmc.store.dataset import Dataset
@@ -39,7 +40,7 @@ def data():
 def predict(model, to, source, workers=2, limit=64_000_000, scores=True):
     options, resources = PredictOptions(scores=scores), Resources(ThreadEngine(workers), limit)
     job = PredictionJob(ModelSource.of(model), Output.at(to), options, resources)
-    rows = DatasetInput(source) if isinstance(source, Dataset) else RawInput(source)
+    rows = DatasetInput(source) if isinstance(source, Dataset) else RawInput(expand_sources(source))
     job.run(rows, IfExists.REPLACE)
     return pq.read_table(to)
 

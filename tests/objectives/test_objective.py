@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+from kernels.test_log_columns import WIDTH, Instance
 from scipy.special import softmax
 
 from bigmc.errors import BigmcError
-from bigmc.objectives import PENALTIES, objective
+from bigmc.kernels.linear.arguments import GradientSums
+from bigmc.objectives import PENALTIES, Curvature, objective
 
 
 def test_the_pair_there_is():
@@ -79,3 +81,16 @@ def test_residuals_of_two_classes_are_those_of_one_margin(n_classes):
     halves = 0.5 * (probabilities - np.eye(n_classes)[labels[:, 0]])
     own = residuals[:, :n_classes]
     assert own == pytest.approx(halves[:, -own.shape[1] :], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("curvature", "of_classes"), [(Curvature.LARGEST, np.max), (Curvature.MEAN, np.mean)]
+)
+def test_the_curvature_of_a_column_is_the_one_that_was_chosen(curvature, of_classes):
+    instance = Instance(5)
+    sums = GradientSums(np.zeros((9, WIDTH)), np.zeros(9))
+    columns = np.arange(9), instance.entries, instance.samples, 5
+    objective("log_loss", "l1").add_gradients(*columns, sums, curvature)
+    X = instance.X / instance.scale
+    second = (X**2 * instance.weights[:, None]).T @ (instance.P * (1 - instance.P)) / 2
+    np.testing.assert_allclose(sums.curvatures, of_classes(second, axis=1), rtol=1e-10)

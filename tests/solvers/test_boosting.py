@@ -328,7 +328,8 @@ def test_the_histogram_of_one_column_may_be_larger_than_that_of_a_part():
     np.testing.assert_allclose(best.values[:, 0], largest, rtol=1e-12)
 
 
-def test_histograms_kept_or_not_lead_to_the_same_deep_trees():
+@pytest.mark.parametrize("depth", [4, 6])
+def test_histograms_kept_or_not_lead_to_the_same_deep_trees(depth):
     X, y = random_problem(8, n=600)
     dataset, engine = Dataset.from_arrays(X, y, shard_rows=256), ThreadEngine(2)
     responses = BitResponses(dataset.labels(), 4)
@@ -338,7 +339,9 @@ def test_histograms_kept_or_not_lead_to_the_same_deep_trees():
     found = []
     for room in (10**8, 10**5, 0):
         source = BinnedSource(dataset, [(0, 7)], Residency.MEMORY, 255, np.ones(600, bool), engine)
-        search = TreeOracle(TreeGrower(source, 600, TreePlan(4, room, room), engine), responses, 4, 4, engine)
+        search = TreeOracle(
+            TreeGrower(source, 600, TreePlan(depth, room, room), engine), responses, 4, depth, engine
+        )
         found.append(search.price(Duals(u, 1.0), 12))
     for other in found[1:]:
         assert other.learners.keys() == found[0].learners.keys()
@@ -528,11 +531,11 @@ def test_numbers_that_are_not_above_zero_are_refused(name):
     assert getattr(BoostingOptions(**{**given, name: 1e-300}), name) == 1e-300
 
 
-def test_trees_have_from_one_to_four_levels():
-    for depth in (0, 5):
-        with pytest.raises(BigmcError, match=f"max_depth is {depth}; give a number from 1 to 4"):
+def test_trees_have_from_one_to_six_levels():
+    for depth in (0, 7):
+        with pytest.raises(BigmcError, match=f"max_depth is {depth}; give a number from 1 to 6"):
             BoostingOptions(C=1.0, max_depth=depth)
-    assert [BoostingOptions(C=1.0, max_depth=d).grows_trees for d in (1, 2, 4)] == [False, True, True]
+    assert [BoostingOptions(C=1.0, max_depth=d).grows_trees for d in (1, 2, 6)] == [False, True, True]
 
 
 def test_without_held_out_samples_the_last_stage_counts():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bigmc.engine import ThreadEngine
-from bigmc.solvers.boosting import tables
+from bigmc.solvers.boosting import tables, tree_growth
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.boosting.oracle import Duals
 from bigmc.solvers.boosting.predictions import BitResponses
@@ -142,3 +142,18 @@ def test_trees_of_listed_columns_are_the_best_for_their_roots(seed, monkeypatch)
             assert tree.feature[node] == min(k[0] for k, v in scores.items() if v > scores[key] - 1e-12)
             checked += 1
     assert checked > 20
+
+
+def test_few_trees_at_a_time_are_the_same_and_take_little_memory(monkeypatch):
+    X, y = mixed(3)
+    engine, responses = ThreadEngine(2), BitResponses(y.astype(np.int32), 3)
+    u = np.random.default_rng(3).normal(size=(N, 8))
+    found, largest = [], []
+    for most in (1, 10**9):
+        monkeypatch.setattr(tree_growth, "_SIDE_BY_SIDE_BYTES", most)
+        grower = TreeGrower(source_of(X, y, [(0, X.shape[1])]), N, TreePlan(3, 10**8, 10**6), engine)
+        found.append(TreeOracle(grower, responses, 3, 3, engine).price(Duals(u, 1.0), 6))
+        largest.append(grower._hist.nbytes)
+    assert found[0].learners.keys() == found[1].learners.keys()
+    assert (found[0].places == found[1].places).all()
+    assert largest[1] >= 6 * largest[0]

@@ -59,3 +59,23 @@ def test_what_passes_keep_does_not_depend_on_the_workers_but_fits_beside_all_of_
             gradients = 8 * (plan.n_kept + 1) * (at_once + 1) * kept  # of each worker, and their sums
             assert beside + at_once * plan.worker_bytes + gradients <= plan.free_bytes
     assert plan.n_workers(0, 1000) == 8 if limit >= 400 else True
+
+
+@pytest.mark.parametrize("limit", [64, 80, 147])
+def test_a_dual_point_fits_beside_a_chunk_and_weights_and_gradients_of_all_candidates(limit):
+    """Names of places, n-grams of 150 classes: a chunk changes the weights of fewer features, if need be."""
+    names = Size(
+        n_samples=3_826_486, n_features=1 << 18, n_classes=150, nnz=98_361_088, n_shards=61, width=152,
+        itemsize=1, tol=1e-3, largest_shard=1_700_000,
+    )  # fmt: skip
+    plan = plan_chunks(limit * 10**6, 1, 65_536, names)
+    before = plan.most_candidates
+    for n_candidates in (plan.most_candidates + 1, plan.most_by_rows):
+        moved = plan.most_moved(n_candidates)
+        assert 16 < moved <= before
+        before = moved
+        weights = 4 * plan.width * n_candidates
+        gradients = 2 * weights  # those of the weights, and those of the dual point
+        # weights, linear terms, these with a ridge, what they are made of, and a copy of weights for scores
+        own = 5 * 8 * plan.width * moved
+        assert plan.chunk_bytes + weights + gradients + own <= plan.free_bytes

@@ -15,7 +15,7 @@ from bigmc.store.files.atomic import (
     replacing,
     write_atomic,
 )
-from bigmc.store.files.file_checks import file_entry, sha256
+from bigmc.store.files.layout import file_entry, sha256
 
 
 def names(folder):

@@ -58,6 +58,17 @@ def test_room_is_made_for_more_than_is_asked(copies, monkeypatch):
     assert len(counted) == 10  # a sixteenth of 10 KB each time
 
 
+def test_looking_for_room_opens_no_file_for_good(copies):
+    """A process that meets copies in use again and again keeps no handle of their locks."""
+    used = open_copy("used")
+    (used.folder / "data").write_bytes(bytes(9000))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        open_copy("used").make_room(50_000)
+    assert names(copies) == ["used"]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_what_is_read_stays(copies):
     made("old", 4000, 10)
     made("other", 4000, 20)

@@ -342,7 +342,10 @@ def test_weights_of_samples_are_those_of_the_column_that_was_ingested(tmp_path):
     options = {"dense": "x", "label": "label", "split": {"train": 1.0}}
     data = bigmc.ingest(table, tmp_path / "d", weight="times", **options)["train"]
     assert data.sample_weights().tolist() == [1.0, 0.5, 3.0, 2.0]
-    assert bigmc.ingest(table, tmp_path / "e", **options)["train"].sample_weights() is None
+    assert data.weight_sum == 6.5
+    without = bigmc.ingest(table, tmp_path / "e", **options)["train"]
+    assert without.sample_weights() is None
+    assert without.weight_sum == 4.0
 
 
 def test_groups_that_take_too_much_are_read_when_they_are_asked_for():

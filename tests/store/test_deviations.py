@@ -37,7 +37,7 @@ def test_a_column_of_zeros_stays_one():
 
 def test_the_dictionary_of_other_weightings_is_what_it_was():
     assert Weighting().to_dict() == {"binary": False, "l2": False, "idf": False}
-    assert Weighting.from_dict(SCALED.to_dict()) == SCALED
+    assert Weighting(**SCALED.to_dict()) == SCALED
     assert SCALED.name == "scaled"
 
 

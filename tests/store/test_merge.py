@@ -11,14 +11,13 @@ import scipy.sparse as sp
 import zarr
 
 from bigmc.errors import DataError
-from bigmc.store.files.file_checks import file_entry
-from bigmc.store.files.layout import SHARDS, FileEntry, ShardEntry
+from bigmc.store.files.layout import SHARDS, FileEntry, ShardEntry, file_entry
 from bigmc.store.publish import finish_dataset
 from bigmc.store.shards import merge
-from bigmc.store.shards.disk_shard import open_shard
 from bigmc.store.shards.merge import group_small, merge_shards, plan_merges
 from bigmc.store.shards.write import write_shard
 from bigmc.store.shards.zarr_chunks import ByteCounter
+from bigmc.store.snapshot import open_shard
 from bigmc.store.verify import verify
 from bigmc.store.weighting import Weighting
 

@@ -9,7 +9,7 @@ import pytest
 
 from bigmc.errors import DataError
 from bigmc.store.feature_map import Moments
-from bigmc.store.files.outputs import IfExists, Output, OutputKind
+from bigmc.store.files.outputs import IfExists, Output, OutputKind, refuse_inputs
 from bigmc.store.files.receipt import Receipt
 
 
@@ -84,12 +84,12 @@ def test_inputs_and_what_lies_in_them_are_no_places_for_a_result(tmp_path):
     (tmp_path / "linked").symlink_to(source)
     for to in (other, tmp_path / "link", source / "new", tmp_path / "linked" / "new"):
         with pytest.raises(DataError, match="is an input of this command"):
-            Output.at(to, [source, other])
+            refuse_inputs(to, [source, other])
     for to in ("s3://bucket/data", "s3://bucket/data/", "s3://bucket/data/new"):
         with pytest.raises(DataError, match="is an input of this command"):
-            Output.at(to, ["s3://bucket/data/"])
+            refuse_inputs(to, ["s3://bucket/data/"])
     for to in ("s3://bucket/data2", tmp_path / "source2", tmp_path / "new"):
-        Output.at(to, [source, other, "s3://bucket/data", None])
+        refuse_inputs(to, [source, other, "s3://bucket/data", None])
     with pytest.raises(DataError, match="is a folder"):
         Output.at(source)
     with pytest.raises(DataError, match="there is no folder"):

@@ -14,8 +14,9 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files.layout import SHARDS
 from bigmc.store.shards import write
 from bigmc.store.shards.csr import Rows
-from bigmc.store.shards.disk_shard import DenseShard, SparseShard, open_shard
+from bigmc.store.shards.disk_shard import DenseShard, SparseShard
 from bigmc.store.shards.zarr_chunks import ByteCounter
+from bigmc.store.snapshot import open_shard
 
 from .conftest import rows_of, table_of
 from .shard_contract import DTYPES, ShardContract, values_of

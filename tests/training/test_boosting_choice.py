@@ -14,7 +14,7 @@ from bigmc.learners.sparse import SparseLearner
 from bigmc.store.dataset import Dataset
 from bigmc.training import boosting
 from bigmc.training import search as trials_of_search
-from bigmc.training.boosting import ROUNDS, choose_boosting
+from bigmc.training.boosting import DEEPER, MOST_COLUMNS, ROUNDS, choose_boosting
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, better
@@ -162,7 +162,14 @@ def test_a_later_trial_must_be_worth_it(quality, log_loss, wins):
 
 @pytest.mark.parametrize(
     ("n_columns", "few_rows", "n_models", "n_asked"),
-    [(12, None, 4, 6), (5, None, 4, 4), (4, None, 1, 4), (2, None, 1, 2), (12, 0, 1, 12)],
+    [
+        (12, None, 4, 6),
+        (5, None, 4, 4),
+        (4, None, 1, 4),
+        (2, None, 1, 2),
+        (12, 0, 1, 12),
+        (240, None, 4, MOST_COLUMNS),
+    ],
 )
 def test_few_rows_of_several_columns_have_the_mean_of_models(
     tmp_path, few_rounds, n_columns, few_rows, n_models, n_asked
@@ -176,6 +183,30 @@ def test_few_rows_of_several_columns_have_the_mean_of_models(
     assert round(found.options.column_share * n_columns) == n_asked
     said = Winner("boost", None, found.trial.calibration, boosting=found.options).settings
     assert said.endswith("mean of 4") == (n_models > 1)
+
+
+def test_labels_that_depend_on_many_cuts_together_have_deeper_trees(tmp_path, few_rounds):
+    """Every cell of a grid of 4 x 4 x 4 has a label of its own: no sum of few shallow trees is that."""
+    X = np.random.default_rng(5).uniform(-1, 1, size=(600, 3))
+    cells = np.random.default_rng(6).integers(0, 2, (4, 4, 4))
+    y = cells[tuple(((X + 1) * 2).astype(int).T)]
+    assert choose_boosting(*searched(X, y), tmp_path).options.max_depth == DEEPER
+
+
+@pytest.mark.parametrize(("similar", "share"), [(True, 0.1), (False, 0.5)])
+def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
+    tmp_path, few_rounds, monkeypatch, similar, share
+):
+    """Of sixty columns that show three hidden ones six do; two that matter together are rarely among six."""
+    monkeypatch.setattr(boosting, "MOST_COLUMNS", 6)
+    generator = np.random.default_rng(6)
+    if similar:
+        shown = generator.normal(size=(200, 3))
+        X = shown[:, np.arange(60) % 3] + 1.5 * generator.normal(size=(200, 60))
+    else:
+        shown = X = generator.normal(size=(200, 60))
+    y = (shown[:, 0] * shown[:, 1] > 0).astype(int)
+    assert choose_boosting(*searched(X, y), tmp_path).options.column_share == share
 
 
 def test_labels_of_two_columns_together_are_learned(tmp_path):

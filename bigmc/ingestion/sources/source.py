@@ -25,7 +25,7 @@ import scipy
 from bigmc.errors import DataError
 from bigmc.ingestion.sources.dialect import USUAL, UTF8, Dialect
 from bigmc.ingestion.sources.remote_file import RemoteFile
-from bigmc.store.files.file_checks import sha256
+from bigmc.store.files.layout import sha256
 from bigmc.store.files.object_store import is_remote
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}

@@ -36,8 +36,7 @@ from bigmc.lazy import LazyModule
 from bigmc.store.feature_map import Moments
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, replacing
-from bigmc.store.files.file_checks import file_entry
-from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT
+from bigmc.store.files.layout import GROUP_HASH, SAMPLE_WEIGHT, file_entry
 from bigmc.store.row_hash import unit_interval
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.label_sets import is_sets

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,8 @@ from bigmc.ingestion.writing.pipeline import Crew, in_order
 from bigmc.lazy import LazyModule
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.files import disk
-from bigmc.store.files.file_checks import file_entry
-from bigmc.store.files.layout import ROWS_TABLE, SHARDS, ShardEntry, shard_folder
-from bigmc.store.files.work_file import damaged_work, read_work_file, read_work_table, write_work_file
+from bigmc.store.files.layout import ROWS_TABLE, SHARDS, ShardEntry, file_entry, shard_folder
+from bigmc.store.files.work_file import damaged_work, made_once, read_work_table
 from bigmc.store.shards.disk_shard import SparseShard
 from bigmc.store.shards.label_sets import is_sets, pairs_of, set_column
 from bigmc.store.shards.merge import common_schema, merge_shards, plan_merges
@@ -90,27 +90,29 @@ class Placing:
 
     def _plan_merges(self, shards: Sequence[PartShard]) -> list[list[int]]:
         """Return the groups of shards that become one: decided once, before the first shard is moved."""
-        plan = self.work / "merges.json"
-        if not plan.exists():
+
+        def planned() -> list[list[int]]:
             groups: list[list[int]] = []
             for group in plan_merges([shard.entry for shard in shards]):
                 schemas = [_schema(shards[i].folder / ROWS_TABLE) for i in group]
                 groups += [group] if common_schema(schemas) is not None else [[i] for i in group]
-            write_work_file(plan, sorted(groups))
-        stored: list[list[int]] = read_work_file(plan)
+            return sorted(groups)
+
+        stored: list[list[int]] = made_once(self.work / "merges.json", planned)
         return stored
 
     def _merge(self, shards: Sequence[PartShard], target: Path) -> ShardEntry:
         """Merge shards of parts, which are deleted once the merged one and its receipt are on disk."""
-        receipt = self.work / f"merged-{target.name}.json"
-        if not receipt.exists():
+
+        def merged() -> Mapping[str, Any]:
             counter = ByteCounter()
             sources = [_Relabelled(shard, self.n_features, counter) for shard in shards]
-            entry = merge_shards(target, sources, memory=self.memory)
-            write_work_file(receipt, entry.to_dict())
+            return merge_shards(target, sources, memory=self.memory).to_dict()
+
+        entry = made_once(self.work / f"merged-{target.name}.json", merged)
         for shard in shards:
             disk.try_clear(shard.folder)
-        return ShardEntry.from_dict(read_work_file(receipt))
+        return ShardEntry.from_dict(entry)
 
 
 def _move(shard: PartShard, target: Path) -> ShardEntry:

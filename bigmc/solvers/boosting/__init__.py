@@ -20,10 +20,18 @@ With learners h of each class c, weights w ≥ 0, scores ``F_c = Σ_h w_ch h`` a
 from bigmc.solvers.boosting.averaging import solve_averaged
 from bigmc.solvers.boosting.choose_c import GRID, Trials, choose_C
 from bigmc.solvers.boosting.memory_plan import keeps_codes
-from bigmc.solvers.boosting.options import FAMILIES, LEARNERS, MAX_DEPTH, BoostingOptions, is_sparse
+from bigmc.solvers.boosting.options import (
+    DEFAULT_DEPTH,
+    FAMILIES,
+    LEARNERS,
+    MAX_DEPTH,
+    BoostingOptions,
+    is_sparse,
+)
 from bigmc.solvers.boosting.solve import Solution, held_out, solve
 
 __all__ = [
+    "DEFAULT_DEPTH",
     "FAMILIES",
     "GRID",
     "LEARNERS",

@@ -216,8 +216,8 @@ def _needs(dataset: AnyColumns, dtype: np.dtype[Any], depth: int, cut_kind: CutK
     return _Needs(
         fixed=tuple(fixed),
         thread=_THREAD + 16 * n_classes * tile_rows(n_classes) + (4 * n if trees else 0),
-        # While a tree grows, it has the node of every sample.
-        learner=2 * answer + (2 * n if trees else 0),
+        # While a tree grows, it has a bit for every sample and node of the last level.
+        learner=2 * answer + (max(2, 2 ** (depth - 4) + 1) * n if trees else 0),
         codes=held + min(dataset.nnz * entry, _LARGEST_BLOCK),
         largest_column=longest * entry + 2 * dataset.n_shards * 8,
         entry=entry,

@@ -16,8 +16,8 @@ from bigmc.store.dataset import Dataset
 
 FAMILIES = ("auto", "stump", "ray")
 LEARNERS = ("class", "shared")
-#: Deepest trees.
-MAX_DEPTH = 4
+#: Deepest trees, and those of dense columns unless another depth is asked for.
+MAX_DEPTH, DEFAULT_DEPTH = 6, 4
 #: Share of entries below which rays are used instead of stumps.
 _SPARSE = 0.1
 #: Options of when a run stops: a saved run may be resumed with others.

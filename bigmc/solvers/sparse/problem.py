@@ -22,6 +22,7 @@ from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
+from bigmc.solvers.sparse.weighted_columns import WeightedColumns
 
 #: Rows a worker takes at once in passes over the scores.
 _PART_ROWS = 8192
@@ -184,6 +185,16 @@ class Problem:
         holding : iterable of Columns
             All features with weights, in increasing order; others are passed over.
         """
+        self.add_up_scores(intercept, WeightedColumns.of(coef, holding))
+
+    def add_up_scores(self, intercept: NDArray[np.float64], weighted: Iterable[WeightedColumns]) -> None:
+        """Set the scores to intercept plus columns times weights, in the order given.
+
+        Parameters
+        ----------
+        intercept : float64 array of shape (n_classes,)
+        weighted : iterable of WeightedColumns
+        """
         pad = self.objective.loss.pad_score
         n_cuts = 1  # of the rows of a shard
 
@@ -199,17 +210,10 @@ class Problem:
             add_columns(used, shard, self.row_scale[own], scale, rows, span, self.scores[own])
 
         self._each_part(start)
-        for columns in holding:
+        for columns, used, rows in weighted:
             n_shards = len(columns.base) - 1
             n_cuts = -(-self.engine.n_threads // n_shards)
-            slots = coef.slots(columns.features)
-            used = slots >= 0
-            shared = (
-                columns,
-                columns.positions[used],
-                self.scale_of(columns.features[used]),
-                coef.rows[slots[used]].astype(np.float64, copy=False),
-            )
+            shared = (columns, columns.positions[used], self.scale_of(columns.features[used]), rows)
             parts = list(product(range(n_shards), range(n_cuts)))
             for _ in self.engine.map(add, parts, *shared):
                 pass

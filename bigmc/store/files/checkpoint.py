@@ -19,7 +19,7 @@ from bigmc.store.files.file_array import file_array
 from bigmc.store.files.npy import read_npy, read_size
 from bigmc.store.files.untrusted import parse_json
 
-_FILE = "checkpoint.npz"
+CHECKPOINT = "checkpoint.npz"
 _META = "meta"
 _ARRAY = "array."
 _VERSION = 1
@@ -44,7 +44,7 @@ class FileCheckpoint:
     """
 
     def __init__(self, folder: Path | str, *, share_of_time: float = 1.0) -> None:
-        self.path = Path(folder) / _FILE
+        self.path = Path(folder) / CHECKPOINT
         self._share_of_time, self._not_before = share_of_time, 0.0
 
     def save(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The dataset on disk, format version 2: names of files and the manifest that lists them all.
+"""The dataset on disk, format version 2: names of files, and the manifest that lists and checks them all.
 
 ::
 
@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -66,6 +68,8 @@ GROUP_HASH = "group_hash"
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
 """Columns of ``rows.parquet`` created by ingest."""
 
+_READ_BYTES = 1 << 20
+
 _NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
 
 #: Type of the original labels; names the Arrow type of classes.parquet.
@@ -75,6 +79,11 @@ ClassesType = Literal["int64", "string", "bool", "float"]
 def shard_folder(path: Path, name: str) -> Path:
     """Return the folder of the shard called `name`, such as ``"000000"``."""
     return path / SHARDS / name
+
+
+def append_name(number: int) -> str:
+    """Return the folder of the ingest appended as number ``number``, from 1, relative to the dataset."""
+    return f"{APPENDS}/{number:06d}"
 
 
 def damaged(path: Path | str, why: str) -> StoreError:
@@ -194,13 +203,27 @@ def read_manifest(path: Path) -> Manifest:
     return _read_manifest(path)[0]
 
 
-def read_appended(path: Path, first: Manifest, sha256: str | None = None) -> Manifest:
-    """Read the manifest of an appended ingest, as `read_manifest`; `first` is that of the dataset.
+def read_manifests(
+    path: Path, n_appends: int | None = None, copies: Sequence[Path] | None = None
+) -> list[tuple[Path, Manifest]]:
+    """Read the manifests of the dataset at `path` and of all, or so many, ingests appended to it.
 
-    `StoreError` also if its digest is not `sha256`, or it does not fit the first.
+    `copies` are the local copies of appended ingests in an object store, all of which count; on disk those
+    count that the manifest of the dataset names. Returns each folder and its manifest. `StoreError` as for
+    `read_manifest`, also if an appended manifest has changed or does not fit the first.
     """
+    first = read_manifest(path)
+    if copies is None:
+        appended = [((path / file.path).parent, file.sha256) for file in first.appends[:n_appends]]
+    else:
+        appended = [(folder, "") for folder in copies]
+    return [(path, first), *((folder, _read_appended(folder, first, digest)) for folder, digest in appended)]
+
+
+def _read_appended(path: Path, first: Manifest, expected: str) -> Manifest:
+    """Read the manifest of an appended ingest, with the digest that is expected, if any."""
     appended, digest = _read_manifest(path)
-    if sha256 not in (None, digest):
+    if expected not in ("", digest):
         raise damaged(path / MANIFEST, "is not the manifest that was appended")
     for name in ("n_features", "weighting", "label_sets"):
         if getattr(appended, name) != getattr(first, name):
@@ -261,14 +284,14 @@ def _check(manifest: Manifest) -> None:
         raise ValueError(f"the rows of the shards are {rows}, not {manifest.splits}")
     files = manifest.all_files()
     for file in [*manifest.files, *manifest.appends]:
-        _check_file(file)
+        _check_entry(file)
     paths = {file.path for file in files}
     if len(paths) != len(files):
         raise ValueError("it lists a file twice")
     if any(file.path.split("/")[0] in _NOT_LISTED for file in manifest.files):
         raise ValueError("it lists files that are not its own")
     for number, file in enumerate(manifest.appends, 1):
-        if file.path != f"{APPENDS}/{number:06d}/{MANIFEST}":
+        if file.path != f"{append_name(number)}/{MANIFEST}":
             raise ValueError(f"{file.path!r} is not the manifest appended as number {number}")
 
 
@@ -281,12 +304,12 @@ def _check_shard(shard: ShardEntry, n_features: int) -> None:
     if shard.kind == "dense" and shard.nnz != most:
         raise ValueError(f"the dense shard {shard.name} has {shard.nnz} entries instead of {most}")
     for file in shard.files:
-        _check_file(file)
+        _check_entry(file)
     if ROWS_TABLE not in (file.path for file in shard.files):
         raise ValueError(f"the shard {shard.name} has no {ROWS_TABLE}")
 
 
-def _check_file(file: FileEntry) -> None:
+def _check_entry(file: FileEntry) -> None:
     untrusted.check_path(file.path)
     untrusted.check_whole(file.bytes, np.iinfo(np.int64).max, "the size of a file")
     untrusted.check_digest(file.sha256)
@@ -300,3 +323,66 @@ def _absent(path: Path) -> StoreError:
     return StoreError(
         f"{path} is not a bigmc dataset: it has no {MANIFEST}", "give a folder made by bigmc ingest"
     )
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits, without holding the file in memory."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(_READ_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def file_entry(path: Path, relative_to: Path) -> FileEntry:
+    """Return size and SHA-256 of a file."""
+    return FileEntry(path.relative_to(relative_to).as_posix(), path.stat().st_size, sha256(path))
+
+
+def check_files(folder: Path, files: Sequence[FileEntry]) -> None:
+    """Compare sizes and contents of files in a dataset with its manifest; `StoreError` if they differ."""
+    check_sizes(folder, files, folder)
+    for file in files:
+        check_contents(folder / file.path, file)
+
+
+def check_sizes(folder: Path, files: Iterable[FileEntry], root: Path) -> None:
+    """Compare the sizes of files, whose paths are relative to `folder`, all of it in the dataset at `root`.
+
+    `StoreError` if one is missing, has another size, or is a link to a place outside.
+    """
+    seen: set[str] = set()
+    for file in files:
+        path = folder / file.path
+        try:
+            status = os.lstat(path)
+            parent = os.path.dirname(path)
+            if parent not in seen or stat.S_ISLNK(status.st_mode):
+                seen.add(parent)
+                _check_inside(path, root)
+                status = os.stat(path)
+        except OSError as error:
+            raise damaged(path, f"cannot be read ({error.strerror})") from None
+        except ValueError as error:
+            raise damaged(path, str(error)) from None
+        if not stat.S_ISREG(status.st_mode):
+            raise damaged(path, "is not a file")
+        if status.st_size != file.bytes:
+            raise damaged(path, f"has {status.st_size} bytes instead of {file.bytes}")
+
+
+def _check_inside(path: Path, root: Path) -> None:
+    """Raise an error if a path leaves a folder through a link; the caller adds the path."""
+    real = os.path.realpath(path)
+    if not real.startswith(os.path.join(os.path.realpath(root), "")):
+        raise ValueError(f"is a link to {real}, outside of the folder")
+
+
+def check_contents(path: Path, entry: FileEntry) -> None:
+    """Compare the contents of a file with its SHA-256; `StoreError` if they differ or cannot be read."""
+    try:
+        same = sha256(path) == entry.sha256
+    except OSError as error:
+        raise damaged(path, f"cannot be read ({error.strerror})") from None
+    if not same:
+        raise damaged(path, "its contents have changed")

@@ -26,8 +26,7 @@ from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, remove_tree, write_atomic
 from bigmc.store.files.cache import Copy, cache_folder, open_copy
-from bigmc.store.files.file_checks import sha256
-from bigmc.store.files.layout import MANIFEST, FileEntry, read_manifest
+from bigmc.store.files.layout import MANIFEST, FileEntry, append_name, read_manifest, sha256
 
 BATCH = 32
 """Files uploaded or downloaded at the same time."""
@@ -176,19 +175,26 @@ class Origin:
         self.address.bring(_join(self.data, below), self.folder / below, missing)
 
 
-def find(url: str) -> Origin:
-    """Return the dataset at an address, with the manifest in its local copy.
+def find(url: str, n_appends: int | None = None) -> list[Origin]:
+    """Return the dataset at an address and all, or so many, ingests appended to it.
 
-    `StoreError` if there is no dataset, or it cannot be reached.
+    These are the ones under consecutive numbers. Every manifest is in its local copy. `StoreError` if there
+    is no dataset, or it cannot be reached.
     """
-    origin = seek(url)
+    origin = _find_one(url)
     if origin is None:
         raise StoreError(f"there is no dataset at {url}", "check the address, or make it with bigmc ingest")
-    return origin
+    found = [origin]
+    while n_appends is None or len(found) <= n_appends:
+        appended = _find_one(f"{url.rstrip('/')}/{append_name(len(found))}")
+        if appended is None:
+            break
+        found.append(appended)
+    return found
 
 
-def seek(url: str) -> Origin | None:
-    """Return the dataset at an address as `find`, or None if there is none."""
+def _find_one(url: str) -> Origin | None:
+    """Return the ingest at an address, or None if there is none."""
     address = Address(url)
     content = address.read(MANIFEST)
     if content is None:

@@ -19,7 +19,7 @@ from bigmc.errors import DataError
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import write_atomic
 from bigmc.store.files.cache import cache_folder
-from bigmc.store.files.file_checks import sha256
+from bigmc.store.files.layout import sha256
 from bigmc.store.files.object_store import Address, is_remote
 from bigmc.store.files.receipt import Receipt
 
@@ -58,15 +58,12 @@ class Output:
     kind: OutputKind
 
     @classmethod
-    def at(cls, to: str | os.PathLike[str], inputs: Iterable[Any] = ()) -> Output:
+    def at(cls, to: str | os.PathLike[str]) -> Output:
         """Return the output at a user's path or address, or ``-`` for standard output.
 
-        `inputs` are those of the command: paths, objects with a path, or lists of these; others are
-        ignored. `DataError` if the output is a folder, its folder does not exist, or it is an input
-        or inside one.
+        `DataError` if it is a folder, or its folder does not exist.
         """
         name = os.fspath(to)
-        refuse_inputs(name, inputs)
         if is_remote(name):
             address = Address(name)
             folder = cache_folder() / "building" / address.key
@@ -211,7 +208,7 @@ class Output:
 def refuse_inputs(to: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
     """Raise `DataError` if a target is an input, by any path or link, or inside an input folder.
 
-    The inputs are as for `Output.at`.
+    The inputs are paths, objects with a path, or lists of these; others are ignored.
     """
     for item in paths_in(inputs):
         _refuse_input(os.fspath(to), item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ import pyarrow as pa
 from bigmc.errors import StoreError
 from bigmc.lazy import LazyModule
 from bigmc.store.files.atomic import write_atomic
-from bigmc.store.files.file_checks import sha256
-from bigmc.store.files.layout import FileEntry
+from bigmc.store.files.layout import FileEntry, sha256
 from bigmc.store.files.untrusted import parse_json
 
 pq = LazyModule("pyarrow.parquet")
@@ -38,6 +38,13 @@ def read_work_file(path: Path, folder: Path | None = None) -> Any:
     except (FileNotFoundError, IsADirectoryError):
         pass
     raise damaged_work(path, folder)
+
+
+def made_once(path: Path, make: Callable[[], Any], folder: Path | None = None) -> Any:
+    """Return the data of a work file, which is written first if it is missing; as `read_work_file`."""
+    if not path.exists():
+        write_work_file(path, make())
+    return read_work_file(path, folder)
 
 
 def read_work_table(path: Path, file: FileEntry) -> pa.Table:

@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.lazy import LazyModule
-from bigmc.store.files.file_checks import check_file, check_sizes
-from bigmc.store.files.layout import MATRIX, ROWS_TABLE, SHARDS, ShardEntry, damaged, shard_folder
+from bigmc.store.files.layout import (
+    MATRIX,
+    ROWS_TABLE,
+    SHARDS,
+    ShardEntry,
+    check_contents,
+    check_sizes,
+    damaged,
+)
 from bigmc.store.files.object_store import Origin
 from bigmc.store.shards.label_sets import SETS
 from bigmc.store.shards.memory_shard import MAX_ROWS
@@ -38,9 +45,10 @@ def _is_plain(column: pa.ChunkedArray, types: tuple[pa.DataType, ...]) -> bool:
 
 
 class StoredShard(ABC):
-    """A shard on disk; see `bigmc.store.shards.shard.Shard`. Nothing of it stays in memory.
+    """A shard on disk, in a folder of its own; see `bigmc.store.shards.shard.Shard`.
 
-    If there is an `origin`, files are downloaded from it at first use.
+    Nothing of it stays in memory. Its files are checked at first use; if there is an `origin`, they are first
+    downloaded from it.
     """
 
     def __init__(
@@ -111,7 +119,7 @@ class StoredShard(ABC):
         with self._lock:
             if not self._table_checked:
                 entry = next(file for file in self.entry.files if file.path == ROWS_TABLE)
-                check_file(self.folder / ROWS_TABLE, entry)
+                check_contents(self.folder / ROWS_TABLE, entry)
                 self._table_checked = True
 
     def _array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayReader:
@@ -199,11 +207,3 @@ class DenseShard(StoredShard):
                 at = end
         if data_out is not None:
             self._array("", (self.n_rows, self.n_features), self.dtype).read(start, stop, data_out)
-
-
-def open_shard(
-    path: Path, entry: ShardEntry, n_features: int, counter: ByteCounter, origin: Origin | None = None
-) -> StoredShard:
-    """Return the shard of `entry` in the dataset at `path`; its files are checked at first use."""
-    kind = DenseShard if entry.kind == "dense" else SparseShard
-    return kind(shard_folder(path, entry.name), entry, n_features, counter, origin)

@@ -19,8 +19,7 @@ from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, replace_folder, replacing
 from bigmc.store.files.dtypes import smallest_exact_dtype
-from bigmc.store.files.file_checks import file_entry
-from bigmc.store.files.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry
+from bigmc.store.files.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry, file_entry
 from bigmc.store.shards.columns import columns_of
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.label_sets import SETS

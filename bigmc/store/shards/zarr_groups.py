@@ -9,8 +9,7 @@ from typing import Any
 
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import write_atomic
-from bigmc.store.files.file_checks import file_entry
-from bigmc.store.files.layout import GROUP, FileEntry
+from bigmc.store.files.layout import GROUP, FileEntry, file_entry
 
 
 def write_group(

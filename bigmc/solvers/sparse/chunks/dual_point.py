@@ -93,13 +93,13 @@ class _Chunks:
     def __init__(self, task: ChunkTask, plan: ChunkPlan, spill: Spill) -> None:
         self._task, self._plan, self._spill = task, plan, spill
         self._by_rows = plan.goes_by_rows(len(spill.features))
-        self.most_features = plan.most_candidates if self._by_rows else None
+        self.most_features = plan.most_moved(len(spill.features)) if self._by_rows else None
         self._most_bytes = max(plan.free_bytes // _MOVED, _MOVED_BYTES)
 
     def has_memory_for(self, point: Evaluated) -> bool:
-        """Return whether sweeps of two chunks have memory for all candidates that are out of their balls."""
+        """Return whether sweeps of two or three chunks have memory for all candidates out of their balls."""
         n_out = int(np.count_nonzero(self._norms(point) > 1.0))
-        return self.most_features is None or n_out <= 2 * self.most_features
+        return not self._by_rows or n_out <= 2 * self._plan.most_candidates
 
     def with_samples(self, dual: ChunkDual, moved: list[MovedSamples]) -> ChunkDual:
         """Return a dual point with other weights of more samples."""
@@ -133,6 +133,7 @@ class _Chunks:
             in_vain += 1
             if left.largest <= out.largest and left.total < out.total:
                 dual, out, in_vain = better, left, 0
+            del point, better  # the gradients of the one that is not taken
         return dual
 
     def _excess(self, point: Evaluated) -> _Excess:

@@ -31,6 +31,7 @@ from bigmc.solvers.sparse.chunks.movable import Movable
 from bigmc.solvers.sparse.chunks.moved_parts import MovedParts, Steps
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.scratch.spill import Piece, Spill
@@ -47,6 +48,7 @@ from bigmc.solvers.sparse.steps.chunk_parts import (
 from bigmc.solvers.sparse.steps.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
+from bigmc.solvers.sparse.weighted_columns import WeightedColumns
 
 #: Newton steps of the intercept that take out its gradient, at most, and what may be left over: in units
 #: of the scores' precision and of the margins, and of the margins alone.
@@ -199,21 +201,19 @@ def _moved(
 ) -> MovedSamples | None:
     """Return weights for the samples of a chunk that bring its part of the violations to an end, or None."""
     pieces = _some_pieces(task, spill, moved.number)
-    chunk, anchor = movable.columns_of(spill.read(pieces)), movable.point
+    (chunk, fixed), anchor = movable.columns_of(spill.read(pieces)), movable.point
     if chunk.samples.weightless:
         return None
     problem, layers = task.problem(chunk), [columns.features for columns in chunk.held]
-    n_moved = len(movable.layers)
-    own = replace(chunk, held=chunk.held[:n_moved])
     for attempt in attempts:
         rows = [anchor.coef.take(features) for features in layers]
-        centred = centred_parts(problem, own, rows[:n_moved]) if task.fit_intercept else []
+        centred = centred_parts(problem, chunk, rows) if task.fit_intercept else []
         parts = [] if attempt is _Attempt.INTERCEPT else list(centred)
         if attempt is _Attempt.CANDIDATES:
             least = [entries / moved.together for entries in needed]
-            parts = _movable(plain_parts(problem, own, rows[:n_moved], centred), own, least) + parts
-        problem.rebuild_scores(anchor.coef, anchor.intercept, chunk.held)
-        found = _minimise(task, problem, chunk, anchor, rows, parts, moved)
+            parts = _movable(plain_parts(problem, chunk, rows, centred), chunk, least) + parts
+        problem.rebuild_scores(anchor.coef, anchor.intercept, [*chunk.held, *fixed])
+        found = _minimise(task, _Samples(problem, chunk, fixed), anchor, rows, parts, moved)
         if found:
             level, left = found
             for part in parts:
@@ -221,6 +221,14 @@ def _moved(
             features, changed = _changed(anchor.coef, layers, rows)
             return MovedSamples(frozenset(pieces), anchor.coef, features, changed, level, left)
     return None
+
+
+class _Samples(NamedTuple):
+    """Samples whose dual variables are moved, and columns of features whose weights stay."""
+
+    problem: Problem
+    chunk: Chunk
+    fixed: list[Columns]
 
 
 def _changed(
@@ -279,8 +287,7 @@ class _Attempt(Enum):
 
 def _minimise(
     task: ChunkTask,
-    problem: Problem,
-    chunk: Chunk,
+    samples: _Samples,
     anchor: Evaluated,
     rows: Sequence[NDArray[np.float64]],
     parts: Sequence[Part],
@@ -291,25 +298,23 @@ def _minimise(
     The scores of the problem are those of the anchor. Its samples stand for those of all chunks that are
     moved together.
     """
+    problem, chunk, fixed = samples
     together = chunks.together
     own, share = problem.margins(), together * problem.weight_sum / task.weight_sum
     others = task.weight_sum / (2.0 * together) * anchor.intercept_gradient - own.intercept_gradient
     of_level = Terms(problem.padded(problem.two_over_n * others), np.zeros(1))
     problem.fill_residuals()
     ridge = task.objective.ridge / share
-    terms = [
-        Terms(
-            whole_gradients(part, chunk, anchor) / share - gradients_of(part.problem, part.columns)[0],
-            np.full(len(part.rows), ridge),
-        )
-        for part in parts
-    ]
+    terms = [Terms(_of_others(part, chunk, anchor, share), np.full(len(part.rows), ridge)) for part in parts]
     centred = [part for part in parts if part.means is not None]
     level = anchor.intercept + shift_of(centred, task.n_classes)
     alpha = task.alpha / share
-    steps = ChunkSteps.of(
-        task.descent, problem, alpha, lambda: set_scores(problem, chunk, rows, centred, level)
-    )
+
+    def set_all() -> None:
+        kept = WeightedColumns.of(anchor.coef, fixed)
+        set_scores(problem, chunk, rows, centred, level, kept)
+
+    steps = ChunkSteps.of(task.descent, problem, alpha, set_all)
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # where there is no such point, steps never end
             most_visits = max(_FREE_VISITS, _VISITS * task.dataset.nnz) // together
@@ -333,3 +338,11 @@ def _minimise(
         return None
     level -= shift_of(centred, task.n_classes)
     return level, float(left @ anchor.intercept) / (task.weight_sum / 2.0)
+
+
+def _of_others(part: Part, chunk: Chunk, anchor: Evaluated, share: float) -> NDArray[np.float64]:
+    """Return the gradients by the columns of a part that other samples have, in units of a chunk's."""
+    gradients = whole_gradients(part, chunk, anchor)
+    gradients /= share
+    gradients -= gradients_of(part.problem, part.columns)[0]
+    return gradients

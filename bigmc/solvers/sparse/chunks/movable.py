@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.evaluation import dual_norms
 from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -58,8 +59,10 @@ class Movable:
         part = replace(point, gradient=point.gradient[chosen], curvature=point.curvature[chosen])
         return cls([features[chosen]], part, fixed)
 
-    def columns_of(self, chunk: Chunk) -> Chunk:
-        """Return a chunk with these columns, layer by layer, and then those that keep their weights."""
+    def columns_of(self, chunk: Chunk) -> tuple[Chunk, list[Columns]]:
+        """Return a chunk with these columns alone, layer by layer, and those that keep their weights."""
         if self.fixed is None:
-            return chunk
-        return chunk.of_features([*self.layers, self.fixed])
+            return chunk, []
+        of_both = chunk.of_features([*self.layers, self.fixed])
+        *held, fixed = of_both.held
+        return replace(of_both, held=held), [fixed]

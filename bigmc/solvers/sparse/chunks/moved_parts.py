@@ -65,7 +65,7 @@ class MovedParts:
         self._activate(every)
         # with a ridge gradients belong into the ball together with its own
         fixed = [
-            Terms(more.tilt + more.ridges[:, None] * part.rows, more.ridges)
+            Terms(more.tilt + more.ridges[:, None] * part.rows, more.ridges) if more.ridges.any() else more
             for more, part in zip(self.terms, self.parts, strict=True)
         ]
         Projections(self.steps, self.parts, fixed, (self.level, self.of_level), target).run(most_visits)

@@ -26,6 +26,9 @@ _CANDIDATE_COST, _MORE_CANDIDATES, _MORE_SHARE = 56, 1.25, 0.04
 #: The same for rounds of stochastic steps, of single precision but for the sums of a gradient; and the share
 #: of what is left for them. Their chunks have no scores, which are most of the bytes with many classes.
 _BY_ROWS_COST, _BY_ROWS_SHARE = 24, 0.66
+#: The same for a dual point: of a candidate its weights, gradient, and gradient at the dual point; and of one
+#: whose weights the samples of a chunk change.
+_DUAL_COST, _MOVED_COST = 12, 40
 #: Share of a chunk that may be in row order at once, beside its columns.
 _ROW_ORDER = 0.25
 #: Share of what is left up to which columns are held. With all of it a run at 146 MB took 182.
@@ -112,6 +115,15 @@ class ChunkPlan:
         """Features whose columns are kept for rounds of stochastic steps, at most."""
         offsets = self.chunk_bytes // (2 * self.feature_bytes)
         return min(int(_BY_ROWS_SHARE * self.free_bytes) // (_BY_ROWS_COST * self.width), offsets)
+
+    def most_moved(self, n_candidates: int) -> int:
+        """Return the number of features whose weights the samples of a chunk may change, of so many.
+
+        Beside the chunk, and weights and gradients of all candidates.
+        """
+        left = self.free_bytes - self.chunk_bytes - _DUAL_COST * self.width * n_candidates
+        most = max(left // (_MOVED_COST * self.width), _FEWEST_CANDIDATES)
+        return min(most, self.most_candidates)
 
     def goes_by_rows(self, n_candidates: int) -> bool:
         """Return whether rounds take stochastic steps: sweeps have no memory for so many candidates."""

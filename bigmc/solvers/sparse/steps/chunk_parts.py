@@ -8,20 +8,20 @@ n-grams of package descriptions come to a gap of .24 in 6 reads where it had bee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Curvature
-from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.state import Evaluated
+from bigmc.solvers.sparse.weighted_columns import WeightedColumns
 
 #: Share of the samples that such a feature has entries in, at least; and what is left of its second moment,
 #: at most.
@@ -119,6 +119,7 @@ def set_scores(
     rows: Sequence[NDArray[np.float64]],
     centred: Sequence[Part],
     level: NDArray[np.float64],
+    fixed: Iterable[WeightedColumns] = (),
 ) -> None:
     """Set the scores of a chunk to those of some weights, where those of centred columns are filled in.
 
@@ -130,12 +131,13 @@ def set_scores(
         Weights, layer by layer; changed in place.
     centred : sequence of Part
     level : float64 array of shape (n_classes,)
+    fixed : iterable of WeightedColumns, optional
+        Further columns, of features that the chunk does not have.
     """
     for part in centred:
         rows[part.layer][part.places] = part.rows
-    layers = [columns.features for columns in chunk.held]
-    coef = Coefficients.zeros(problem.width).updated(list(zip(layers, rows, strict=True)))
-    problem.rebuild_scores(coef, level - shift_of(centred, problem.n_classes), chunk.held)
+    weighted = map(WeightedColumns.of_rows, chunk.held, rows)
+    problem.add_up_scores(level - shift_of(centred, problem.n_classes), chain(weighted, fixed))
 
 
 def whole_gradients(part: Part, chunk: Chunk, anchor: Evaluated) -> NDArray[np.float64]:
@@ -167,7 +169,9 @@ def gradients_of(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64
     for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):
         pass
     scale = problem.two_over_n * problem.scale_of(columns.features)
-    return sums.gradients * scale[:, None], sums.curvatures * scale * problem.scale_of(columns.features)
+    gradients, curvatures = sums.gradients, sums.curvatures
+    gradients *= scale[:, None]
+    return gradients, curvatures * scale * problem.scale_of(columns.features)
 
 
 def _nearly_constant(

@@ -20,11 +20,11 @@ from bigmc.kernels.linear import log_columns
 from bigmc.kernels.linear.arguments import Columns
 from bigmc.kernels.linear.log_sums import ResidualWork
 from bigmc.kernels.linear.team import Crew
-from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.sweeps import Sweeper, shuffled
 from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns, visit
+from bigmc.solvers.sparse.weighted_columns import WeightedColumns
 
 #: A sweep on the model looks at all samples, and at the entries of all weights, which is worth it with more
 #: entries to sweep over than there are samples, and than this share of those entries.
@@ -137,10 +137,8 @@ class ModelSweeper(Sweeper):
         return n_chosen > self._problem.n_samples + _SHARE * n_weighted
 
     def _set_scores(self, working: Sequence[WorkingColumns], intercept: NDArray[np.float64]) -> None:
-        coef = Coefficients.zeros(self._problem.width).updated(
-            [(w.columns.features, w.rows) for w in working]
-        )
-        self._problem.rebuild_scores(coef, intercept, [w.columns for w in working])
+        weighted = (WeightedColumns.of_rows(w.columns, w.rows) for w in working)
+        self._problem.add_up_scores(intercept, weighted)
 
     def _value(self, working: Sequence[WorkingColumns], alpha: float) -> float:
         """Return the objective, of which the scores are, but for terms of the intercept."""

@@ -1,4 +1,4 @@
-"""Unfinished work of a killed command, in a folder next to its result."""
+"""Sums over parts of labelled samples, saved beside the result, so that a killed run resumes."""
 
 from __future__ import annotations
 
@@ -6,84 +6,28 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import DataError
-from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, exclusive
-from bigmc.store.files.checkpoint import FileCheckpoint
+from bigmc.store.files.checkpoint import CHECKPOINT, FileCheckpoint
 from bigmc.store.files.outputs import Output, OutputKind
-
-LOCK, CHECKPOINT = "lock", "checkpoint.npz"
+from bigmc.store.files.work_folder import WorkFolder
 
 SECONDS_BETWEEN_SAVES = 2.0
-"""At most so much work is done again after a kill, unless saving takes long itself."""
+"""Maximum work repeated after a kill, unless saving itself takes long."""
 
 SAVING_SHARE = 0.05
-"""Most of the time that saving takes."""
-
-
-@dataclass(frozen=True)
-class WorkFolder:
-    """The folder ``RESULT.wip`` of the command that makes a result.
-
-    `own` names the files that the command may leave in it, besides its lock.
-    """
-
-    path: Path
-    own: frozenset[str]
-
-    @classmethod
-    def of(cls, output: Output, own: frozenset[str]) -> WorkFolder:
-        """Return the folder of a result that is a file or an object."""
-        return cls(output.path.with_name(f"{output.path.name}.wip"), own)
-
-    @contextmanager
-    def locked(self) -> Iterator[Path]:
-        """Hold the folder against other processes, and remove half-written files of killed ones.
-
-        An error before there is any work, such as a refused memory limit, leaves no folder.
-        `DataError` if the folder holds something else, `BusyError` if another process makes the same
-        result.
-        """
-        if not self._is_own():
-            raise DataError(f"{self.path} is not a folder of unfinished work", "give another --to")
-        disk.make_folder(self.path.parent)  # of an object there may be nothing on this machine yet
-        with exclusive(self.path / LOCK, target=self.path.with_suffix("")):
-            for leftover in self.path.glob(f"*{PARTIAL}"):
-                disk.unlink(leftover)
-            try:
-                yield self.path
-            except BaseException:
-                if not self._has_work():
-                    self.clear()
-                raise
-
-    def clear(self) -> None:
-        """Remove the folder, as after the result is there; another's is left alone."""
-        if self._is_own():
-            disk.try_clear(self.path)
-
-    def _has_work(self) -> bool:
-        return any(entry.name != LOCK and entry.stat().st_size for entry in self.path.iterdir())
-
-    def _is_own(self) -> bool:
-        if not self.path.is_dir():
-            return not self.path.exists()
-        names = {entry.name for entry in self.path.iterdir() if not entry.name.endswith(PARTIAL)}
-        return names <= self.own | {LOCK}
+"""Maximum share of the time spent on saving."""
 
 
 class Sums(Protocol):
-    """What is added up over the shards of a dataset: numbers and arrays in its attributes."""
+    """Sums over the shards of a dataset: numbers and arrays."""
 
     def add(self, other: Any) -> None:
-        """Add what a shard gave."""
+        """Add the sums of a shard."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sums so far."""
@@ -146,7 +90,7 @@ NOT_SAVED = SavedSums()
 
 @contextmanager
 def saved_beside(output: Output, made: Mapping[str, Any] | None) -> Iterator[SavedSums]:
-    """Give sums that survive a kill beside a result, which no other process makes meanwhile.
+    """Yield sums that are saved beside a result, and lock it against other processes.
 
     They are only in memory if the output is a stream, or `made` is None, because a part of the input is
     only in memory.
@@ -154,12 +98,12 @@ def saved_beside(output: Output, made: Mapping[str, Any] | None) -> Iterator[Sav
     if output.kind is OutputKind.STREAM or made is None:
         yield NOT_SAVED
         return
-    with WorkFolder.of(output, frozenset([CHECKPOINT])).locked() as path:
+    with WorkFolder.of(output.path, [CHECKPOINT]).locked() as path:
         yield SavedSums(path, made)
     clear_beside(output)
 
 
 def clear_beside(output: Output) -> None:
-    """Remove the sums beside a result that is there."""
+    """Remove the sums beside a finished result."""
     if output.kind is not OutputKind.STREAM:
-        WorkFolder.of(output, frozenset([CHECKPOINT])).clear()
+        WorkFolder.of(output.path, [CHECKPOINT]).clear()

@@ -10,9 +10,9 @@ from bigmc import api
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import BusyError, DataError
 from bigmc.inference import evaluate as evaluation
-from bigmc.inference import unfinished
+from bigmc.inference import saved_sums
 from bigmc.inference.labelled import LabelledDataset
-from bigmc.inference.unfinished import SavedSums
+from bigmc.inference.saved_sums import SavedSums
 from bigmc.model import LinearModel
 from bigmc.options.inference import EvaluateOptions
 from bigmc.store.dataset import Dataset
@@ -58,8 +58,8 @@ class Interrupted(SavedSums):
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_shard_is_measured_once_whenever_it_is_interrupted(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(unfinished, "SECONDS_BETWEEN_SAVES", 0.0)
-    monkeypatch.setattr(unfinished, "SAVING_SHARE", np.inf)
+    monkeypatch.setattr(saved_sums, "SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr(saved_sums, "SAVING_SHARE", np.inf)
     model, dataset = CASES[case]()
     options = EvaluateOptions(per_class=True, confusion=case != "sets")
 
@@ -84,7 +84,7 @@ def test_every_shard_is_measured_once_whenever_it_is_interrupted(case, tmp_path,
 
 
 def test_sums_of_another_model_are_forgotten(tmp_path, monkeypatch):
-    monkeypatch.setattr(unfinished, "SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr(saved_sums, "SECONDS_BETWEEN_SAVES", 0.0)
     model, dataset = CASES["labels"]()
     resources = Resources(ThreadEngine(1), 1 << 30)
     evaluation.evaluate(
