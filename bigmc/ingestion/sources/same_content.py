@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bigmc.ingestion.sources.source import status_of
-from bigmc.store.files.file_checks import sha256
+from bigmc.store.files.layout import sha256
 
 Identity = Mapping[str, Any]
 """Of a source: see :meth:`bigmc.ingestion.sources.source.Source.identity`."""
