@@ -20,7 +20,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError, DataError, StoreError
 from bigmc.ingestion import append
 from bigmc.ingestion import job as job_module
-from bigmc.ingestion.sources.same_content import content_digests
+from bigmc.ingestion.sources.same_content import content_digests, is_same
 from bigmc.ingestion.writing import publication
 from bigmc.store.block import read_block
 from bigmc.store.files.atomic import exclusive
@@ -222,6 +222,10 @@ def test_datasets_without_digests_of_their_files_go_by_time(days, tmp_path, monk
         "changed": 1_000_000_000,
     }
     assert content_digests([identity]) == {str(days[0]): sha256(days[0].read_bytes()).hexdigest()}
+    at = {**identity, "path": "s3://bucket/1.csv", "changed": "etag of the contents"}
+    assert is_same(at, dict(at), {})
+    assert not is_same({**at, "changed": "another"}, at, {})  # its version tells: nothing is downloaded
+    assert content_digests([at]) == {}
     assert content_digests([{**identity, "changed": 2}, {**identity, "path": "/nowhere"}]) == {}
 
 

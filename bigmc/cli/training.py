@@ -118,7 +118,12 @@ def path(asked: Path) -> None:
             **work.means,
             **values_of(PathOptions, asked),
         )
-        if result["at_edge"]:
+        if not result["best"]["n_nonzero_features"]:
+            work.screen.say(
+                "bigmc: warning: no model of the path is better than one without features; columns of tables "
+                "need one scale: ingest them with --standardize or --weighting scaled"
+            )
+        elif result["at_edge"]:
             work.screen.say("bigmc: warning: the best penalty is at the edge of the path; give more --alphas")
     if asked.as_json:
         show(result | work.engine.usage(), asked)

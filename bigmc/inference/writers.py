@@ -137,7 +137,8 @@ def _line(row: Mapping[str, Any]) -> str:
 def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column in a type that CSV can hold; labels look as in names of columns."""
     if pa.types.is_dictionary(column.type):
-        if not pa.types.is_string(column.type.value_type):  # Arrow writes 2 for 2.0 and true for True
+        kind = column.type.value_type
+        if pa.types.is_floating(kind) or pa.types.is_boolean(kind):  # Arrow writes 2 for 2.0, true for True
             texts = [
                 pa.array([str(v) for v in c.dictionary.to_pylist()], pa.string()).take(c.indices)
                 for c in column.chunks

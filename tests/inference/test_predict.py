@@ -139,3 +139,4 @@ def test_labels_look_in_csv_as_in_names_of_columns(labels):
     said = read["predicted_label"].tolist()
     assert said == [str(labels[k]) for k in (1, 0, 1)]
     assert read.columns[1] == f"probability_{said[0]}"
+    assert b'"2"' not in file.getvalue()  # integers are written as numbers

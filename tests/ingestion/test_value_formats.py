@@ -326,3 +326,14 @@ def test_a_file_that_says_nonsense_is_refused(changed):
 def test_a_format_of_a_later_version_is_refused():
     with pytest.raises(DataError, match="use a later version"):
         ValueFormats.from_dict({"formats": {"x": {"date": "lunar"}}, "missing": []})
+
+
+def test_numbers_that_stand_for_missing_ones_are_found_among_plain_numbers():
+    column = pa.array(["1.5", "-999", "2"])
+    plain = floats_in_format(column, NumberFormat(), ("n/a",))
+    assert plain.values.tolist() == [1.5, -999.0, 2.0]
+    assert not plain.absent.any()
+    assert not plain.unreadable.any()
+    with_missing = floats_in_format(column, NumberFormat(), ("n/a", "-999"))
+    assert with_missing.absent.tolist() == [False, True, False]
+    assert floats_in_format(pa.array(["1", "nan"]), NumberFormat(), ("nan",)).absent.tolist() == [False, True]

@@ -231,12 +231,13 @@ class FeatureSpec:
         for name in () if self.fills else (*self.text, *self.categorical):
             for position in np.flatnonzero(null_mask(table.column(name))):
                 bad.setdefault(int(position), f"column {name!r} is missing")
+        may_miss = frozenset(self.dense if self.takes_missing else ())
         for name in (*self.numeric, *self.dense):
             column = table.column(name)
             if _is_plain(column):
                 continue
             values, absent, unreadable = numbers[name]
-            if self.takes_missing and name in self.dense:
+            if name in may_miss:
                 values = np.where(np.isnan(values), 0.0, values)
             else:
                 unreadable = unreadable & ~absent

@@ -38,15 +38,16 @@ def expand_patterns(options: IngestOptions, columns: Sequence[str], path: str) -
     DataError
         If no column matches.
     """
+    known = frozenset(columns)
     named = {options.label, options.weight, options.group}
     for option in _COLUMNS:
-        named |= {name for name in getattr(options, option) if not _is_pattern(name) or name in columns}
+        named |= {name for name in getattr(options, option) if not _is_pattern(name) or name in known}
     free = [name for name in columns if name not in named]
     expanded: dict[str, tuple[str, ...]] = {}
     for option in _COLUMNS:
         names: list[str] = []
         for name in getattr(options, option):
-            if name in columns or not _is_pattern(name):
+            if name in known or not _is_pattern(name):
                 names.append(name)
                 continue
             pattern = name.replace("[", "[[]")  # a bracket is itself

@@ -106,12 +106,13 @@ def _read(part: Part, source: Source | None, request: ReadRequest, name: str) ->
     in_file = _own_columns(part, source)
     constant = {column: folders[column] for column in columns if column in folders and column not in in_file}
     read_columns = [column for column in columns if column not in constant] or in_file[:1]
+    place = {column: number for number, column in enumerate(read_columns)}
     for batch in reader.read(part, source, replace(request, columns=read_columns)):
         n = batch.table.num_rows
         arrays = [
             pa.array([constant[column]] * n, pa.string())
             if column in constant
-            else batch.table.column(read_columns.index(column))
+            else batch.table.column(place[column])
             for column in columns
         ]
         batch.table = pa.RecordBatch.from_arrays(arrays, names=list(columns))

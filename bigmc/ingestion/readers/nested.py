@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -46,14 +47,17 @@ def path_of(name: str, fields: Sequence[pa.Field]) -> tuple[str, ...] | None:
 
 def only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the columns that hold the requested fields, without the other fields."""
-    paths = [path for name in columns if (path := path_of(name, list(schema))) is not None]
-    return pa.schema(_pruned(list(schema), paths))
+    fields, known = list(schema), frozenset(schema.names)
+    paths = ((name,) if name in known else path_of(name, fields) for name in columns)
+    return pa.schema(_pruned(fields, [path for path in paths if path is not None]))
 
 
 def _pruned(fields: Sequence[pa.Field], paths: Sequence[tuple[str, ...]]) -> list[pa.Field]:
-    kept = []
+    kept, of_root = [], defaultdict[str, list[tuple[str, ...]]](list)
+    for path in paths:
+        of_root[path[0]].append(path[1:])
     for field in fields:
-        below = [path[1:] for path in paths if path[0] == field.name]
+        below = of_root[field.name]
         if not below:
             continue
         if () in below:
@@ -89,7 +93,7 @@ def _retyped(fields: Sequence[pa.Field], path: tuple[str, ...], kind: pa.DataTyp
 
 def select(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """Return the requested columns and fields, in this order; fields of missing values are missing."""
-    if all(name in batch.schema.names for name in columns):
+    if frozenset(batch.schema.names).issuperset(columns):
         return batch.select(list(columns))
     fields = list(batch.schema)
     arrays = []
