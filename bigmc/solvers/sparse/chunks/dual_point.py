@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.budget import give_back_free_pages
 from bigmc.solvers.sparse.chunks.candidate_gradients import gradient_changes
 from bigmc.solvers.sparse.chunks.evaluation import relative_norms
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples, nearly_feasible, taken_back
@@ -106,6 +107,7 @@ class _Chunks:
         task, spill, point = self._task, self._spill, dual.point
         if not self._by_rows:
             return dual.with_changes(moved, gradient_changes(task, spill, point, moved))
+        give_back_free_pages()  # steps leave 8 MB of them: arrays too small to be pages of their own
         weights, row_bytes = Point(point.coef, point.intercept), self._plan.row_bytes
         changed = gradient_changes_by_rows(task, spill, weights, moved, row_bytes) if moved else None
         return dual.with_changes(moved, changed)
@@ -118,6 +120,7 @@ class _Chunks:
     def _taken_back(self, point: Evaluated, number: int, made_up: float) -> list[MovedSamples]:
         """Return weights for the samples of one chunk, see `feasible_dual.taken_back`, or nothing."""
         features = self.most_features
+        give_back_free_pages()
         found = taken_back(self._task, self._spill, point, number, made_up, most_features=features)
         return self._kept([found] if found else [])
 
