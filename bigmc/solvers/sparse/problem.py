@@ -161,7 +161,9 @@ class Problem:
 
     def padded(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of the classes as the row of a feature, zeros in the pads."""
-        return np.pad(values, (0, self.width - len(values)))[None]
+        row = np.zeros((1, self.width), values.dtype)
+        row[0, : len(values)] = values
+        return row
 
     def _row_parts(self) -> list[tuple[int, int]]:
         return [(i, min(i + _PART_ROWS, self.n_samples)) for i in range(0, self.n_samples, _PART_ROWS)]

@@ -45,6 +45,9 @@ class Terms:
 
     def padded(self, size: int) -> Terms:
         """Return the terms with those of an intercept after them, which has none."""
-        more = size - len(self.ridges)
-        tilt = self.tilt if len(self.tilt) else np.zeros((len(self.ridges), self.tilt.shape[1]))
-        return Terms(np.pad(tilt, ((0, more), (0, 0))), np.pad(self.ridges, (0, more)))
+        if len(self.tilt) == size:
+            return self
+        tilt, ridges = np.zeros((size, self.tilt.shape[1])), np.zeros(size)
+        tilt[: len(self.tilt)] = self.tilt
+        ridges[: len(self.ridges)] = self.ridges
+        return Terms(tilt, ridges)
