@@ -20,6 +20,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, BusyError, DataError, StoreError
 from bigmc.ingestion import append
 from bigmc.ingestion import job as job_module
+from bigmc.ingestion.sources import same_content
 from bigmc.ingestion.sources.same_content import content_digests, is_same
 from bigmc.ingestion.writing import publication
 from bigmc.store.block import read_block
@@ -226,6 +227,9 @@ def test_datasets_without_digests_of_their_files_go_by_time(days, tmp_path, monk
     assert is_same(at, dict(at), {})
     assert not is_same({**at, "changed": "another"}, at, {})  # its version tells: nothing is downloaded
     assert content_digests([at]) == {}
+    monkeypatch.setattr(same_content, "_MOST_BYTES", identity["bytes"] - 1)
+    assert content_digests([identity]) == {}  # too many bytes to read once more
+    monkeypatch.undo()
     assert content_digests([{**identity, "changed": 2}, {**identity, "path": "/nowhere"}]) == {}
 
 
