@@ -63,7 +63,7 @@ def _model_of(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
         kind=header["kind"],
         classes=arrays["classes"],
         n_features=header["n_features"],
-        weighting=Weighting(**header["weighting"]),
+        weighting=Weighting.from_dict(header["weighting"]),
         column_scale=arrays.get("column_scale"),
         feature_spec=header["feature_spec"],
         params=header["params"],

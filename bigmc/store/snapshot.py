@@ -171,7 +171,7 @@ class Stored:
         """Weighting of the values; `StoreError` if this version does not know it."""
         first = self.ingests[0]
         try:
-            return Weighting(**first.manifest.weighting)
+            return Weighting.from_dict(first.manifest.weighting)
         except TypeError as error:
             raise StoreError(
                 f"{first.path / MANIFEST}: the weighting {first.manifest.weighting} is unknown ({error})",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from bigmc.errors import DataError
 
+_ALWAYS_WRITTEN = {"binary", "l2", "idf"}
 _NAMED = {
     "counts": {},
     "binary": {"binary": True},
@@ -51,6 +54,13 @@ class Weighting:
     def name(self) -> str | None:
         """Name by which `named` makes it, or None."""
         return next((name for name, fields in _NAMED.items() if Weighting(**fields) == self), None)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Weighting:
+        """Return the weighting written by `to_dict`; `TypeError` if it is none."""
+        if missing := _ALWAYS_WRITTEN - set(fields):
+            raise TypeError(f"it does not say {', '.join(sorted(missing))}")
+        return cls(**fields)
 
     def to_dict(self) -> dict[str, bool]:
         """Return the fields as a dict for JSON; `scaled` only if it is set."""

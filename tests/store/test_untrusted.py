@@ -415,7 +415,7 @@ def test_a_chunk_that_would_not_fit_into_memory_or_holds_nothing_is_refused(copy
         read_all(copy)
 
 
-@pytest.mark.parametrize("weighting", [{"bm25": True}, {"l2": 1}, ["l2"], "l2", None])
+@pytest.mark.parametrize("weighting", [{}, {"bm25": True}, {"l2": 1}, ["l2"], "l2", None])
 def test_an_unknown_weighting_is_refused_with_the_name_of_the_file(weighting, copy):
     edit_manifest(copy, lambda fields: fields.update(weighting=weighting))
     with pytest.raises(StoreError, match=r"copy\.bigmc/manifest\.json: (the weighting .* is|not a man)"):
