@@ -35,6 +35,23 @@ def test_a_file_system_that_takes_no_folder_is_told_by_its_error(tmp_path, monke
         disk.make_folder(tmp_path / "missing" / "new")
 
 
+def test_a_folder_is_made_where_its_parent_appears_meanwhile(tmp_path, monkeypatch):
+    """Another process makes it after the system has said that it is missing."""
+    make, others = disk.calls.mkdir, []
+
+    def mkdir(path):
+        if path == str(tmp_path / "a" / "b") and not others:
+            others.append(path)
+            make(str(tmp_path / "a"))
+            raise FileNotFoundError(2, "No such file or directory", path)
+        make(path)
+
+    monkeypatch.setattr(disk.calls, "mkdir", mkdir)
+    disk.make_folder(tmp_path / "a" / "b")
+    assert others
+    assert (tmp_path / "a" / "b").is_dir()
+
+
 def test_readers_see_the_old_contents_until_the_new_are_whole(tmp_path):
     path = tmp_path / "file"
     write_atomic(path, b"old")

@@ -212,12 +212,18 @@ def rename(source: Path | str, target: Path | str) -> None:
 def make_folder(path: Path) -> None:
     """Create a folder and its missing parents; `FileExistsError` if there is a file of that name."""
     try:
-        calls.mkdir(str(path))
+        _make_folder(path)
     except FileNotFoundError:
-        if path.parent.is_dir():  # some file systems, such as /proc, say this of every new folder
-            raise
+        if path.parent.is_dir():  # made meanwhile, or on a file system, such as /proc, that says this always
+            _make_folder(path)
+            return
         make_folder(path.parent)
         make_folder(path)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        calls.mkdir(str(path))
     except FileExistsError:
         if not path.is_dir():
             raise
