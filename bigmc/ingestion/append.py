@@ -246,7 +246,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             gamma=mapping["gamma"] if mapping else None,
             one_hot=tuple(levels.column for levels in stored.one_hot),
             missing=stored.missing_as,
-            weighting=Weighting(**manifest.weighting).name,
+            weighting=Weighting.from_dict(manifest.weighting).name,
             split={name: recipe["splits"][name] for name in recipe["order_of_splits"]},
             group=recipe["group"],
             seed=recipe["seed"],

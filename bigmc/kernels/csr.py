@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,37 +10,33 @@ from numpy.typing import NDArray
 from bigmc.kernels.decorators import kernel
 
 
+class RowMatrix(NamedTuple):
+    """A sparse matrix by its rows, as SciPy's csr arrays are."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[np.floating]
+
+
 @kernel
-def rows_times(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    data: NDArray[np.floating],
-    dense: NDArray[np.floating],
-    out: NDArray[np.floating],
-) -> None:
+def rows_times(matrix: RowMatrix, dense: NDArray[np.floating], out: NDArray[np.floating]) -> None:
     """Overwrite `out`, of shape (n_rows, width), with the product of the matrix and `dense`."""
     for i in range(out.shape[0]):
         out[i, :] = 0.0
-        for k in range(indptr[i], indptr[i + 1]):
-            value = data[k]
-            row = dense[indices[k]]
+        for k in range(matrix.indptr[i], matrix.indptr[i + 1]):
+            value = matrix.data[k]
+            row = dense[matrix.indices[k]]
             for c in range(out.shape[1]):
                 out[i, c] += value * row[c]
 
 
 @kernel
-def columns_times(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    data: NDArray[np.floating],
-    dense: NDArray[np.floating],
-    out: NDArray[np.floating],
-) -> None:
+def columns_times(matrix: RowMatrix, dense: NDArray[np.floating], out: NDArray[np.floating]) -> None:
     """Overwrite `out`, of shape (n_columns, width), with the product of the transposed matrix and `dense`."""
     out[:] = 0.0
     for i in range(dense.shape[0]):
-        for k in range(indptr[i], indptr[i + 1]):
-            value = data[k]
-            row = out[indices[k]]
+        for k in range(matrix.indptr[i], matrix.indptr[i + 1]):
+            value = matrix.data[k]
+            row = out[matrix.indices[k]]
             for c in range(out.shape[1]):
                 row[c] += value * dense[i, c]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from bigmc.kernels.csr import columns_times, rows_times
+from bigmc.kernels.csr import RowMatrix, columns_times, rows_times
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -14,8 +14,9 @@ def test_products_are_those_of_scipy(dtype):
     assert (np.diff(matrix.indptr) == 0).any()
     coef, dual = rng.normal(size=(20, 5)).astype(dtype), rng.normal(size=(30, 5)).astype(dtype)
     scores, moments = np.full((30, 5), np.nan, dtype), np.full((20, 5), np.nan, dtype)
-    rows_times(matrix.indptr, matrix.indices, matrix.data, coef, scores)
-    columns_times(matrix.indptr, matrix.indices, matrix.data, dual, moments)
+    rows = RowMatrix(matrix.indptr, matrix.indices, matrix.data)
+    rows_times(rows, coef, scores)
+    columns_times(rows, dual, moments)
     rtol = 100 * np.finfo(dtype).eps
     np.testing.assert_allclose(scores, matrix @ coef, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(moments, matrix.T @ dual, rtol=rtol, atol=rtol)

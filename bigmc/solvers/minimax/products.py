@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from bigmc.kernels.csr import columns_times, rows_times
+from bigmc.kernels.csr import RowMatrix, columns_times, rows_times
 
 
 class Products:
@@ -20,7 +20,10 @@ class Products:
 
     def __init__(self, matrix: Any, n_classes: int) -> None:
         n_rows, n_psi = matrix.shape
-        self._matrix, self._sparse = matrix, scipy.sparse.issparse(matrix)
+        self._matrix = matrix
+        self._rows = (
+            RowMatrix(matrix.indptr, matrix.indices, matrix.data) if scipy.sparse.issparse(matrix) else None
+        )
         self._coef = np.empty((n_psi, n_classes), matrix.dtype)
         self._moments = np.empty((n_psi, n_classes), matrix.dtype)
         self._dual = np.empty((n_rows, n_classes), matrix.dtype)
@@ -29,19 +32,17 @@ class Products:
     def scores(self, coef: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.floating]:
         """Return ``ψ (scale coef)``, shape (n_rows, n_classes), which the next call overwrites."""
         np.multiply(scale, coef, out=self._coef, casting="same_kind")
-        matrix = self._matrix
-        if self._sparse:
-            rows_times(matrix.indptr, matrix.indices, matrix.data, self._coef, self._scores)
+        if self._rows is not None:
+            rows_times(self._rows, self._coef, self._scores)
         else:
-            np.matmul(matrix, self._coef, out=self._scores)
+            np.matmul(self._matrix, self._coef, out=self._scores)
         return self._scores
 
     def moments(self, dual: NDArray[np.float64]) -> NDArray[np.floating]:
         """Return ``ψᵀ dual``, shape (n_psi, n_classes), which the next call overwrites."""
         self._dual[:] = dual
-        matrix = self._matrix
-        if self._sparse:
-            columns_times(matrix.indptr, matrix.indices, matrix.data, self._dual, self._moments)
+        if self._rows is not None:
+            columns_times(self._rows, self._dual, self._moments)
         else:
-            np.matmul(matrix.T, self._dual, out=self._moments)
+            np.matmul(self._matrix.T, self._dual, out=self._moments)
         return self._moments

@@ -94,7 +94,7 @@ class _Chunks:
     def __init__(self, task: ChunkTask, plan: ChunkPlan, spill: Spill) -> None:
         self._task, self._plan, self._spill = task, plan, spill
         self._by_rows = plan.goes_by_rows(len(spill.features))
-        self.most_features = plan.most_moved(len(spill.features)) if self._by_rows else None
+        self._most_features = plan.most_moved(len(spill.features)) if self._by_rows else None
         self._most_bytes = max(plan.free_bytes // _MOVED, _MOVED_BYTES)
 
     def has_memory_for(self, point: Evaluated) -> bool:
@@ -114,12 +114,12 @@ class _Chunks:
 
     def nearly_feasible(self, point: Evaluated) -> list[MovedSamples]:
         """Return weights for the samples of one chunk, or a few, see `feasible_dual.nearly_feasible`."""
-        found = nearly_feasible(self._task, self._spill, point, most_features=self.most_features)
+        found = nearly_feasible(self._task, self._spill, point, most_features=self._most_features)
         return self._kept(found)
 
     def _taken_back(self, point: Evaluated, number: int, made_up: float) -> list[MovedSamples]:
         """Return weights for the samples of one chunk, see `feasible_dual.taken_back`, or nothing."""
-        features = self.most_features
+        features = self._most_features
         give_back_free_pages()
         found = taken_back(self._task, self._spill, point, number, made_up, most_features=features)
         return self._kept([found] if found else [])

@@ -87,16 +87,8 @@ class ModelSweeper(Sweeper):
         See `Sweeper`.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        descent: Descent,
-        most_visits: int,
-        newton_bytes: int,
-        ends: float = math.inf,
-    ) -> None:
-        super().__init__(problem, descent, most_visits, newton_bytes, ends)
-        self._overshot = False
+    #: Whether the last sweep on a model went too far.
+    _overshot = False
 
     def _sweep_blocks(
         self,
