@@ -66,11 +66,6 @@ class Objective:
         return self.penalty.smooth_on_support
 
     @property
-    def correctable(self) -> bool:
-        """Whether a sample's loss can be corrected (`bigmc.solvers.sparse.sampled.subsampled_newton`)."""
-        return self.loss.correctable and self.penalty == GROUP_LASSO
-
-    @property
     def row_kernels(self) -> RowKernels:
         """Derivatives of the loss over samples in row order."""
         return RowKernels.of(self.loss, self.loss_kernels)

@@ -45,9 +45,6 @@ class Loss(ABC):
     keeps_residuals : bool
         Half the derivatives of a sample say what its Hessian is: sums over columns take them from a matrix
         that has been computed once, see `bigmc.kernels.linear.log_columns`.
-    correctable : bool
-        Whether the loss of a sample of the rows can be corrected, see
-        `bigmc.solvers.sparse.sampled.subsampled_newton`.
     plain_squared_hinge : bool
         Whether it is the one with kernels of its own in `bigmc.kernels.linear.squared_hinge`.
     takes_labels, takes_sets : bool
@@ -62,7 +59,6 @@ class Loss(ABC):
     newton_keeps_scores: ClassVar[bool] = False
     balanced_residuals: ClassVar[bool] = True
     keeps_residuals: ClassVar[bool] = False
-    correctable: ClassVar[bool] = True
     plain_squared_hinge: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = True
     takes_sets: ClassVar[bool] = False
@@ -248,7 +244,6 @@ class HuberHinge(BoundedDual, _PairwiseHinge):
     name = "huber_hinge"
     kernels = huber_hinge.HuberHinge()
     set_kernels = kernels
-    correctable = False
 
     def dual_values(self, values: Floats) -> Floats:
         """Return the values without their diagonal: the dual is that of the squared hinge."""
@@ -262,7 +257,6 @@ class LogLoss(BoundedDual):
     kernels = log.LogLoss()
     newton_keeps_scores = True
     keeps_residuals = True
-    correctable = False
 
     def intercept_gradient(self, residuals: Floats) -> Floats:
         """Return half of: probabilities of a class for other samples less those its own have elsewhere."""

@@ -12,8 +12,10 @@ from bigmc.solvers.sparse.sampled.passes import Job, full_pass
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_pass_over_the_shards_gives_the_same_bits(engine_of, tmp_path, monkeypatch, weighted):
+@pytest.mark.parametrize(
+    ("loss", "weighted"), [("squared_hinge", False), ("squared_hinge", True), ("log_loss", True)]
+)
+def test_a_pass_over_the_shards_gives_the_same_bits(engine_of, tmp_path, monkeypatch, loss, weighted):
     monkeypatch.setattr(
         "bigmc.ingestion.writing.shard_placement.plan_merges",
         lambda entries: [[i] for i in range(len(entries))],
@@ -29,10 +31,13 @@ def test_a_pass_over_the_shards_gives_the_same_bits(engine_of, tmp_path, monkeyp
     features = np.arange(30)
     coef = Coefficients(features, np.zeros((30, 8)))
     coef.rows[:, :4] = 0.1 * generator.standard_normal((30, 4))
-    loss = objective("squared_hinge", "l1/l2")
-    job = Job(loss, coef, np.zeros(4), features, np.dtype(np.float64), 1 << 14, 10)
+    scales = (0.5, 1.0) if loss == "log_loss" else ()
+    minimised, dtype = objective(loss, "l1/l2"), np.dtype(np.float64)
+    job = Job(minimised, coef, np.zeros(4), features, dtype, 1 << 14, 10, scales)
     sums = 1200.0 if weights is None else weights.sum()
     threads = full_pass(dataset, job, weights, sums, ThreadEngine(2))
     workers = full_pass(dataset, job, weights, sums, engine_of(2))
     np.testing.assert_array_equal(workers.gradient, threads.gradient)
     np.testing.assert_array_equal(workers.curvature, threads.curvature)
+    np.testing.assert_array_equal(workers.entropies.values, threads.entropies.values)
+    assert len(workers.entropies.values) == len(scales)

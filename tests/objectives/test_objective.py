@@ -55,16 +55,6 @@ def test_numbers_that_cannot_be_used_are_refused(penalty, ratio, ridge, named):
         objective("squared_hinge", penalty, ratio, ridge)
 
 
-def test_which_losses_of_samples_can_be_corrected():
-    correctable = {
-        (loss, penalty)
-        for loss in ("squared_hinge", "multitask_squared_hinge", "huber_hinge", "log_loss")
-        for penalty in ("l1/l2", "l1", "l1/linf", "sparse_group")
-        if objective(loss, penalty).correctable
-    }
-    assert correctable == {("squared_hinge", "l1/l2"), ("multitask_squared_hinge", "l1/l2")}
-
-
 @pytest.mark.parametrize("n_classes", [2, 3, 8])
 def test_residuals_of_two_classes_are_those_of_one_margin(n_classes):
     """The softmax of two scores has two derivatives that are one, so that a column of them is enough."""

@@ -41,12 +41,21 @@ def padded(coef, features):
 
 
 def corrected(
-    dataset, share, tol=1e-9, loss="squared_hinge", ridge=0.0, weights=None, workers=2, intercept=False, **run
+    dataset,
+    share,
+    tol=1e-9,
+    loss="squared_hinge",
+    penalty="l1/l2",
+    ridge=0.0,
+    weights=None,
+    workers=2,
+    intercept=False,
+    **run,
 ):
     """Train on a sample of this share, corrected; returns the rounds and the certificate."""
     sample, positions = draw_rows(dataset, share, 0, ThreadEngine(1))
     drawn = None if weights is None else weights[positions]
-    minimised = objective(loss, "l1/l2", None, ridge, sets=dataset.has_sets)
+    minimised = objective(loss, penalty, None, ridge, sets=dataset.has_sets)
     problem = Problem(sample, minimised, ALPHA, drawn, np.dtype(np.float64), ThreadEngine(workers))
     source = BlockSource(sample, [(0, sample.n_features)], Residency.MEMORY)
     sweeper = Sweeper(problem, Descent("line_search", intercept, 0), 10**9, 10**9)
@@ -55,8 +64,8 @@ def corrected(
     state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
     if not run.get("cold"):
         first = solve(
-            sample, alpha=ALPHA, loss=loss, ridge=ridge, sample_weight=drawn, tol=1e-2, memory_limit=10**9,
-            fit_intercept=intercept,
+            sample, alpha=ALPHA, loss=loss, penalty=penalty, ridge=ridge, sample_weight=drawn, tol=1e-2,
+            memory_limit=10**9, fit_intercept=intercept,
         )  # fmt: skip
         state.coef, state.intercept = padded(first.coef, first.features), first.intercept
     saved = run.get("checkpoint")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.objectives import Objective
+from bigmc.objectives.losses import LogLoss
 from bigmc.solvers.sparse.margins import Margins, PairMargins
 
+#: Scales of the dual point in units of the last, at which entropies are computed (log loss), and the least.
+_SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
+_SMALLEST_SCALE = 1e-3
 #: Share of the feasible dual scale given up for the rounding of the gradient, in units of its precision.
 _ROUNDING = 16.0
 
@@ -34,6 +39,38 @@ class DualPoint(NamedTuple):
 
     scale: float
     value: float
+
+
+@dataclass(frozen=True)
+class Entropies:
+    """Entropies of a dual point at some scales, of which the bound of the log loss is made.
+
+    Attributes
+    ----------
+    scales : tuple of float
+        Increasing; none for other losses.
+    values : float64 array of shape (n_scales,)
+        Summed over the samples.
+    """
+
+    scales: tuple[float, ...]
+    values: NDArray[np.float64]
+
+    def __call__(self, factor: NDArray[np.float64], scale: float) -> float:
+        """Return at most the entropy at another scale: it is concave and 0 at 0, so the chord is below."""
+        return float(np.interp(scale, (0.0, *self.scales), (0.0, *self.values)))
+
+
+def entropy_scales(objective: Objective, last: float) -> tuple[float, ...]:
+    """Return the scales of a dual point at which its entropies are wanted, given that of the last."""
+    if objective.loss.name != LogLoss.name:
+        return ()
+    return tuple(sorted({1.0, *(min(1.0, last * scale) for scale in _SCALES)}))
+
+
+def next_scale(bound: DualPoint) -> float:
+    """Return the scale of a dual point, within what the entropies of the next are wanted at."""
+    return min(1.0, max(bound.scale, _SMALLEST_SCALE))
 
 
 def lower_bound(
@@ -64,7 +101,7 @@ def lower_bound(
         Factors of the dual variables, with which `gradients` was computed.
     gradients : Gradients
     entropy : callable, optional
-        For the log loss, see `bigmc.solvers.sparse.problem.Problem.entropy`.
+        For the log loss: `Entropies`, or `bigmc.solvers.sparse.problem.Problem.entropy`.
     """
     loss, ridge = objective.loss, objective.ridge
     if len(factor):

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from bigmc.budget import MemoryLimitError, give_back_large_arrays
+from bigmc.objectives import GROUP_LASSO
 from bigmc.solvers.loop import Packed
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
@@ -25,7 +26,7 @@ from bigmc.solvers.sparse.in_memory import first_weights, on_sample, start_on_sa
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_memory, plan_sample
 from bigmc.solvers.sparse.ridge.block_plan import plan_blocks
 from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks, is_unfinished
-from bigmc.solvers.sparse.run import SparseRun, Task, Trained
+from bigmc.solvers.sparse.run import VISITS_PER_PASS, SparseRun, Task, Trained
 from bigmc.solvers.sparse.sampled.subsampled_newton import SubsampledNewton
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.store.block import Residency
@@ -35,7 +36,9 @@ from bigmc.store.block import Residency
 _ROWS_PER_FEATURE = 15
 #: The same where passes decode every shard twice, which rounds over chunks do not. On 300,000 rows of 200
 #: numbers (squared hinge, alpha 2e-4) 133 rows brought a certified gap of 6e-4 in 22 reads, where chunks were
-#: at .4 after 10; 24 rows did not come within 1e-2 in 26, where chunks did after 4.
+#: at .4 after 10; 24 rows did not come within 1e-2 in 26, where chunks did after 4. With 135 rows (log loss,
+#: alpha 5e-3) a gap of 1.5e-4 took 5.0 reads and 15 CPU seconds, chunks 6.3 and 34. With l1 chunks are
+#: better (5.4 reads and 119 seconds to 6.9e-4 with the squared hinge, where a sample took 8.0 and 150).
 _ROWS_IF_READ_TWICE = 100
 #: So many rows of a sample for each feature that its first weights have are enough: more make a round better,
 #: but cost more than they save, and are not shared among workers. On words of 18 languages (411 such
@@ -153,7 +156,7 @@ def _plan_sample(run: SparseRun) -> SamplePlan | None:
         return None
     once = size.largest_shard * size.entry_bytes <= plan.block_bytes
     large = plan.share * size.n_samples >= _ROWS_IF_READ_TWICE * n_used
-    return plan if once or large else None
+    return plan if once or (large and run.task.objective.penalty == GROUP_LASSO) else None
 
 
 def _start(run: SparseRun, plan: SamplePlan, sample: Task) -> tuple[State | None, Task]:
@@ -222,7 +225,9 @@ def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Tr
     problem = run.scores(sample, run.score_dtype)
     everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
     source = BlockSource(sample.dataset, everything, Residency.MEMORY)
-    sweeper = run.sweeper(problem, sample.dataset.nnz, plan.newton_bytes)
+    # a descent may look at as many entries as a pass: l1 has sweeps that gain little by themselves
+    nnz = max(sample.dataset.nnz, task.dataset.nnz // VISITS_PER_PASS)
+    sweeper = run.sweeper(problem, nnz, plan.newton_bytes)
     rounds = SubsampledNewton(
         dataset=task.dataset,
         sample_weight=task.sample_weight,

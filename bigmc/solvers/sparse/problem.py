@@ -19,6 +19,7 @@ from bigmc.kernels.linear.losses.sums import entropy
 from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
 from bigmc.kernels.linear.simd import padded_classes
 from bigmc.objectives import Objective
+from bigmc.solvers.sparse.bounds import Entropies
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
@@ -349,6 +350,11 @@ class Problem:
             return total
 
         return sum(total for _, total in self.engine.map(add_up, self._row_parts()))
+
+    def entropies(self, scales: tuple[float, ...]) -> Entropies:
+        """Return the entropies of the dual variables that the derivatives are, at some scales."""
+        nothing = np.empty((0, self.n_classes))
+        return Entropies(scales, np.array([self.entropy(nothing, scale) for scale in scales]))
 
     def shift(self, step: NDArray[np.float64]) -> None:
         """Add the step of the intercept to all scores."""

@@ -28,7 +28,7 @@ from bigmc.store.sample import draw_rows
 #: Features that occur from which on dual coordinates are worth it: with fewer Newton steps are quick.
 MANY_FEATURES = 1000
 #: Entries looked at between two passes at most: a pass costs as much as looking at all entries once.
-_VISITS_PER_PASS = 5
+VISITS_PER_PASS = 5
 _SMALL_VISITS = 20_000_000
 
 
@@ -155,8 +155,8 @@ class SparseRun:
 
     @property
     def correctable(self) -> bool:
-        """Whether the loss of a sample can be corrected: it takes the steps of Newton's method."""
-        return self.task.objective.correctable and self.descent.line_search
+        """Whether the loss of a sample can be corrected: it takes steps with a line search."""
+        return self.descent.line_search
 
     @property
     def score_dtype(self) -> np.dtype[Any]:
@@ -176,7 +176,7 @@ class SparseRun:
 
     def sweeper(self, problem: Problem, nnz: int, newton_bytes: int) -> Sweeper:
         """Return what sweeps over samples with so many entries."""
-        most_visits = max(_SMALL_VISITS, _VISITS_PER_PASS * nnz)
+        most_visits = max(_SMALL_VISITS, VISITS_PER_PASS * nnz)
         return sweeper_of(problem, self.descent, most_visits, newton_bytes, self.context.ends)
 
     def draw(self, share: float, engine: Engine) -> Task | None:

@@ -134,6 +134,8 @@ class State:
         What it is at least, since rounds with less came to worse weights.
     own_damping : float32 array of shape (n_candidates,)
         Factors of it for each feature where rounds take stochastic steps; of no use if there are fewer.
+    scale : float
+        Of the last dual point out of core.
     corrected : bool
         The run goes by `bigmc.solvers.sparse.sampled.subsampled_newton`; the following two are for it.
     sample_rows : int
@@ -154,8 +156,6 @@ class State:
         One more than the rounds since the last pass over everything; 0 before such a pass.
     gain : float
         Share of the objective that the last of them gained.
-    scale : float
-        Of the last dual point.
     trial : bool
         The weights are those the last round came to, not evaluated; else those of the anchor are the best.
     round_bytes : int
@@ -178,6 +178,7 @@ class State:
     damping: float = 0.0
     least_damping: float = 0.0
     own_damping: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    scale: float = 1.0
     corrected: bool = False
     sample_rows: int = 0
     anchor: Evaluated | None = None
@@ -188,7 +189,6 @@ class State:
     most_held: int = 0
     rounds: int = 0
     gain: float = 0.0
-    scale: float = 1.0
     trial: bool = False
     round_bytes: int = 0
     past: list[PastRound] = field(default_factory=list)
@@ -216,6 +216,7 @@ class State:
             "sample_rows": self.sample_rows,
             "damping": self.damping,
             "least_damping": self.least_damping,
+            "scale": self.scale,
         }
         n_classes = len(self.intercept)
         arrays: dict[str, NDArray[Any]] = {
@@ -230,7 +231,6 @@ class State:
                 "most_held": self.most_held,
                 "rounds": self.rounds,
                 "gain": min(self.gain, 1e300),
-                "scale": self.scale,
                 "trial": self.trial,
                 "round_bytes": self.round_bytes,
                 "layer_sizes": [len(layer) for layer in self.layers],

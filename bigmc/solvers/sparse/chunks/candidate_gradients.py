@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import Measures
-from bigmc.solvers.sparse.chunks.evaluation import Evaluation, measures_of
+from bigmc.solvers.sparse.chunks.evaluation import Evaluation, candidate_measures
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -69,6 +69,6 @@ def gradient_changes(
 
 def measured_at(task: ChunkTask, spill: Spill, point: Evaluated) -> Measured:
     """Measure the gradients of the features of the spill, which a point has layer by layer."""
-    measures = measures_of(task, point, spill.features_by_layer)
+    measures = candidate_measures(task, point, spill.features_by_layer)
     order = np.argsort(spill.features)
     return Measured(spill.features[order], Measures(*(array[order] for array in measures)))

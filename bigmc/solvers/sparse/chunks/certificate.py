@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
-from bigmc.solvers.sparse.bounds import DualPoint, lower_bound
+from bigmc.solvers.sparse.bounds import DualPoint, Entropies, entropy_scales, lower_bound, next_scale
 from bigmc.solvers.sparse.chunks.candidate_gradients import gradient_changes, measured_at
 from bigmc.solvers.sparse.chunks.certifying_pass import ShardPart, certifying_pass
 from bigmc.solvers.sparse.chunks.column_pass import column_sums
@@ -31,9 +31,6 @@ from bigmc.solvers.sparse.scratch.shard_blocks import Watch
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 
-#: Scales of the dual point in units of the last, at which entropies are computed (log loss).
-_SCALES = (0.5, 0.8, 0.95, 1.0, 1.02, 1.1, 1.5)
-_SMALLEST_SCALE = 1e-3
 #: One of so many shards, at least one, says which features are likely to need weights.
 _ONE_OF = 8
 
@@ -109,9 +106,7 @@ class Certifier:
         rereading : Rereading, optional
         """
         task = self._task
-        scales: tuple[float, ...] = ()
-        if task.objective.loss.name == "log_loss":
-            scales = tuple(sorted({1.0, *(min(1.0, last_scale * scale) for scale in _SCALES)}))
+        scales = entropy_scales(task.objective, last_scale)
         dual = dual_point(task, self._plan, spill, point)
         moved, candidates = dual.moved, measured_at(task, spill, dual.point)
         chosen = np.setdiff1d(chosen, candidates.features, assume_unique=True)
@@ -133,8 +128,7 @@ class Certifier:
         if rough or (task.fit_intercept and not moved):
             return found(lower=0.0, scale=last_scale)
         bound = self._lower(sums, conditions, scales)
-        scale = min(1.0, max(bound.scale, _SMALLEST_SCALE))
-        return found(lower=bound.value + sum(own.left for own in moved), scale=scale)
+        return found(lower=bound.value + sum(own.left for own in moved), scale=next_scale(bound))
 
     def _needs_shards(self, spill: Spill) -> bool:
         """Return whether features occur that have no columns."""
@@ -263,11 +257,6 @@ class Certifier:
 
     def _lower(self, sums: PassSums, measured: Conditions, scales: tuple[float, ...]) -> DualPoint:
         task = self._task
-
-        def entropy(factor: NDArray[np.float64], scale: float) -> float:
-            # concave in the scale and 0 at 0: what lies between two points is at least the chord
-            return float(np.interp(scale, (0.0, *scales), (0.0, *sums.entropies)))
-
         return lower_bound(
             task.objective,
             task.alpha,
@@ -276,7 +265,7 @@ class Certifier:
             Margins.of(task.objective.loss, sums.margins),
             np.empty((0, task.n_classes)),
             measured,
-            entropy,
+            Entropies(scales, sums.entropies),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
+from bigmc.solvers.sparse.measures import measured_together, measures_of
 from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 from bigmc.solvers.sparse.steps.chunk_parts import gradients_of
-
-#: Features whose gradients are measured together.
-_MEASURED = 1 << 13
 
 
 class Evaluation:
@@ -138,7 +136,7 @@ def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int6
     """
     ridge, start, gap = task.objective.ridge, 0, 0.0
     largest = float(np.linalg.norm(point.intercept_gradient)) if task.fit_intercept else 0.0
-    for features in _slabs(layers):
+    for features in measured_together(layers):
         out = Measures(*np.empty((3, len(features))))
         gradient, rows = point.gradient[start : start + len(features)], point.coef.take(features)
         task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)
@@ -151,7 +149,7 @@ def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int6
 
 def dual_norms(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
     """Return the dual norms of the gradients of the candidates at a point, layer by layer."""
-    return measures_of(task, point, layers).norms
+    return candidate_measures(task, point, layers).norms
 
 
 def relative_norms(
@@ -161,17 +159,6 @@ def relative_norms(
     return dual_norms(task, point, layers) / max(task.alpha, 1e-300)
 
 
-def measures_of(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Measures:
+def candidate_measures(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int64]]) -> Measures:
     """Measure the gradients of the candidates at a point, layer by layer."""
-    measures, start = Measures(*np.empty((3, sum(map(len, layers))))), 0
-    for features in _slabs(layers):
-        some = slice(start, start + len(features))
-        out, rows = Measures(*(array[some] for array in measures)), point.coef.take(features)
-        task.objective.measure_gradients(task.alpha, point.gradient[some], rows, task.n_classes, out)
-        start += len(features)
-    return measures
-
-
-def _slabs(layers: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
-    """Cut layers into features that are measured together."""
-    return (layer[some] for layer in layers for some in slabs(len(layer), _MEASURED))
+    return measures_of(task.objective, task.alpha, task.n_classes, point.coef, point.gradient, layers)

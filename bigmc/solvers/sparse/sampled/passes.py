@@ -17,6 +17,7 @@ from bigmc.engine import Engine, ThreadEngine
 from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Objective
+from bigmc.solvers.sparse.bounds import Entropies
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges, entries_of
 from bigmc.solvers.sparse.margins import Margins
@@ -41,6 +42,8 @@ class Job:
         Of the scores.
     block_bytes, block_columns : int
         Most bytes and columns of a shard decoded at once.
+    scales : tuple of float
+        Of the dual point at which its entropies are wanted (log loss).
     """
 
     objective: Objective
@@ -50,6 +53,7 @@ class Job:
     dtype: np.dtype[Any]
     block_bytes: int
     block_columns: int
+    scales: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Sums:
         See `Margins.empty`.
     gradient : float64 array of shape (n_used, width)
     curvature : float64 array of shape (n_used,)
+    entropies : float64 array of shape (n_scales,)
     n_bytes : int
         Decoded bytes read.
     """
@@ -78,18 +83,22 @@ class Sums:
     margins: NDArray[np.float64]
     gradient: NDArray[np.float64]
     curvature: NDArray[np.float64]
+    entropies: NDArray[np.float64]
     n_bytes: int = 0
 
     @classmethod
-    def zeros(cls, n_classes: int, n_used: int, width: int) -> Sums:
+    def zeros(cls, n_classes: int, job: Job) -> Sums:
         """Return the sums of nothing."""
-        return cls(Margins.empty(n_classes), np.zeros((n_used, width)), np.zeros(n_used))
+        n_used, width = len(job.features), job.coef.rows.shape[1]
+        gradient, curvature = np.zeros((n_used, width)), np.zeros(n_used)
+        return cls(Margins.empty(n_classes), gradient, curvature, np.zeros(len(job.scales)))
 
     def add(self, other: Sums) -> Sums:
         """Add the sums of another part to these, and return these."""
         self.margins += other.margins
         self.gradient += other.gradient
         self.curvature += other.curvature
+        self.entropies += other.entropies
         self.n_bytes += other.n_bytes
         return self
 
@@ -105,6 +114,8 @@ class FullPass:
         Gradient of the losses, ``2 / n`` and the scale of the columns applied.
     curvature : float64 array of shape (n_used,)
         Diagonal of their Hessian, its mean over the classes.
+    entropies : Entropies
+        Of the dual variables that the losses' derivatives are.
     n_bytes : int
         Decoded bytes read.
     """
@@ -113,6 +124,7 @@ class FullPass:
     features: NDArray[np.int64]
     gradient: NDArray[np.float64]
     curvature: NDArray[np.float64]
+    entropies: Entropies
     n_bytes: int
 
 
@@ -150,7 +162,8 @@ def full_pass(
         )
     curvature = total.curvature * scale * (scale * weight_sum / 2.0)
     margins = Margins.of(job.objective.loss, total.margins)
-    return FullPass(margins, job.features, total.gradient, curvature, total.n_bytes)
+    entropies = Entropies(job.scales, total.entropies)
+    return FullPass(margins, job.features, total.gradient, curvature, entropies, total.n_bytes)
 
 
 def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> list[Part]:
@@ -165,8 +178,7 @@ def _parts(dataset: Dataset, weights: NDArray[np.float64] | None) -> list[Part]:
 
 
 def _add_up(part: Part, dataset: Dataset, job: Job) -> Sums:
-    width = job.coef.rows.shape[1]
-    sums = Sums.zeros(dataset.n_classes, len(job.features), width)
+    sums = Sums.zeros(dataset.n_classes, job)
     places = np.full(dataset.n_features, -1)
     places[job.features] = np.arange(len(job.features))
     for s in range(part.first, part.last):
@@ -188,6 +200,7 @@ def _add_shard(
     support = (Columns.of(number, block, positions[number]) for number, block in source.stream(positions))
     problem.rebuild_scores(job.coef, job.intercept, support)
     sums.margins += problem.margins().stacked
+    sums.entropies += problem.entropies(job.scales).values
     problem.fill_residuals()
     for _, block in source.stream(range(len(ranges))):
         added = GradientSums(sums.gradient, sums.curvature)

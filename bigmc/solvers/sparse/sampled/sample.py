@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.arguments import GradientSums
+from bigmc.errors import DataError
+from bigmc.kernels.linear.arguments import GradientSums, Samples
+from bigmc.solvers.sparse.bounds import Entropies
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.margins import Margins
@@ -33,12 +35,14 @@ class Balanced:
     ----------
     gradient : float64 array of shape (n_used, width)
         Of all features that occur.
+    entropies : Entropies
     left : float
         What rounding leaves of the gradient by the intercept, times the intercept.
     """
 
     margins: Margins
     gradient: NDArray[np.float64]
+    entropies: Entropies
     left: float
 
 
@@ -89,7 +93,7 @@ class SampleLoss:
         problem = self._problem
         ridge = problem.objective.ridge
         terms, start = [], 0
-        for columns, (gradient, curvature) in problem.engine.map(self._gradients, held):
+        for columns, (gradient, curvature) in problem.engine.map(self._gradients, held, self._dual_samples()):
             places = slice(start, start + len(columns.features))
             added = np.maximum(curvatures[places] - curvature, 0.0) + damping * curvatures[places]
             tilt = gradients[places] - gradient - added[:, None] * at.coef.take(columns.features)
@@ -121,7 +125,8 @@ class SampleLoss:
         Returns
         -------
         Balanced or None
-            None if the samples in memory have too few positive margins for that.
+            None if the samples in memory cannot make up for the others: too few margins are positive, or
+            residuals are bounded.
         """
         problem = self._problem
         held = self.holding(totals.features)
@@ -132,38 +137,48 @@ class SampleLoss:
             for part in np.array_split(np.arange(len(columns.features)), _PARTS)
             if len(part)
         ]
-        share = problem.weight_sum / weight_sum
+        share, scales = problem.weight_sum / weight_sum, totals.entropies.scales
         gradient = totals.gradient.copy()
 
         def add(sign: float) -> None:
             start = 0
-            for columns, (part, _) in problem.engine.map(self._gradients, pieces):
+            for columns, (part, _) in problem.engine.map(self._gradients, pieces, self._dual_samples()):
                 gradient[start : start + len(columns.features)] += sign * share * part
                 start += len(columns.features)
 
         add(-1.0)
-        own = problem.margins()
+        own, entropies = problem.margins(), totals.entropies.values - problem.entropies(scales).values
         intercept_gradient = totals.margins.intercept_gradient - own.intercept_gradient
         level = Terms(problem.padded(problem.two_over_n * intercept_gradient), np.zeros(1))
-        moved = improve_intercept(problem, intercept.copy(), _INTERCEPT_STEPS, level, own)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # there may be no minimum
+                moved = improve_intercept(problem, intercept.copy(), _INTERCEPT_STEPS, level, own)
+        except DataError:
+            return None
         add(1.0)
+        entropies += problem.entropies(scales).values
         margins = totals.margins.minus(own).plus(moved)
         left = margins.intercept_gradient
         noise = _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
         if not np.abs(left).max() <= noise * margins.total_residual:
             return None
-        return Balanced(margins, gradient, 2.0 / weight_sum * float(left @ intercept))
+        product = 2.0 / weight_sum * float(left @ intercept)
+        return Balanced(margins, gradient, Entropies(scales, entropies), product)
 
-    def _gradients(self, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _dual_samples(self) -> Samples:
+        """Return the samples as kernels take them that add up gradients; the scores stay."""
+        return self._problem.dual_samples(np.empty((0, self._problem.width)))
+
+    def _gradients(
+        self, columns: Columns, samples: Samples
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return gradient and mean curvature of columns at the present scores."""
         problem = self._problem
         n = len(columns.positions)
         places = np.full(columns.indptr.shape[1] - 1, -1)
         places[columns.positions] = np.arange(n)
         sums = GradientSums(np.zeros((n, problem.width)), np.zeros(n))
-        problem.objective.add_gradients(
-            places, columns.entries, problem.residual_samples, problem.n_classes, sums
-        )
+        problem.objective.add_gradients(places, columns.entries, samples, problem.n_classes, sums)
         scale = problem.scale_of(columns.features)
         return (
             sums.gradients * (problem.two_over_n * scale)[:, None],

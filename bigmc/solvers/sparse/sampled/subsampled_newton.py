@@ -38,9 +38,10 @@ from bigmc.progress import ProgressCallback
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.checkpoint import Checkpoint
 from bigmc.solvers.loop import pass_progress
-from bigmc.solvers.sparse.bounds import lower_bound
+from bigmc.solvers.sparse.bounds import entropy_scales, lower_bound, next_scale
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
+from bigmc.solvers.sparse.measures import measures_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.sampled.passes import FullPass, Job, full_pass
 from bigmc.solvers.sparse.sampled.sample import SampleLoss, intercept_derivatives
@@ -81,7 +82,7 @@ class Measured:
     weighted : bool array of shape (n_used,)
         Features with weights.
     distance : float
-        ``sum_j max(||G_j|| - alpha, 0)²``.
+        With a ridge, ``sum_j dist(G_j, alpha * dual ball)²``.
     """
 
     norms: NDArray[np.float64]
@@ -94,26 +95,19 @@ class Measured:
         """``max_j ||G_j||``."""
         return float(self.norms.max(initial=0.0))
 
+    @property
+    def violation(self) -> float:
+        """Largest violation of the conditions of optimality."""
+        return float(self.violations.max(initial=0.0))
+
     @classmethod
     def of(
-        cls,
-        features: NDArray[np.int64],
-        gradient: NDArray[np.float64],
-        coef: Coefficients,
-        alpha: float,
-        ridge: float,
+        cls, features: NDArray[np.int64], gradient: NDArray[np.float64], coef: Coefficients, problem: Problem
     ) -> Measured:
-        """Measure the gradient of every feature that occurs; the penalty is l1/l2."""
-        norms = np.sqrt(np.einsum("jr,jr->j", gradient, gradient))
-        slots = coef.slots(features)
-        weighted = slots >= 0
-        rows = coef.rows[slots[weighted]]
-        shrink = ridge + alpha / np.sqrt(np.einsum("jr,jr->j", rows, rows))
-        left = gradient[weighted] + shrink[:, None] * rows
-        excess = np.maximum(norms - alpha, 0.0)
-        violations = excess.copy()
-        violations[weighted] = np.sqrt(np.einsum("jr,jr->j", left, left))
-        return cls(norms, violations, weighted, float((excess * excess).sum()))
+        """Measure the gradient of every feature that occurs."""
+        objective, alpha = problem.objective, problem.alpha
+        out = measures_of(objective, alpha, problem.n_classes, coef, gradient, [features])
+        return cls(out.norms, out.violations, coef.slots(features) >= 0, float(out.distances.sum()))
 
 
 class SubsampledNewton:
@@ -218,7 +212,7 @@ class SubsampledNewton:
                     start = best
             else:
                 state.damping /= _RELAXED
-            state.coef, state.intercept = self._improved(start, best.objective)
+            state.coef, state.intercept = self._improved(start, best.objective, measured.violation)
             state.anchor = best
             if checkpoint is not None:
                 state.save(checkpoint, run)
@@ -237,6 +231,7 @@ class SubsampledNewton:
             self._problem.scores.dtype,
             self._block_bytes,
             self._block_columns,
+            entropy_scales(self._objective, state.scale),
         )
         totals = full_pass(self._dataset, job, self._sample_weight, self._weight_sum, self._engine)
         state.nnz_read += self._dataset.nnz
@@ -244,16 +239,16 @@ class SubsampledNewton:
         return totals
 
     def _measured(self, gradient: NDArray[np.float64], coef: Coefficients) -> Measured:
-        return Measured.of(self._used, gradient, coef, self._problem.alpha, self._objective.ridge)
+        return Measured.of(self._used, gradient, coef, self._problem)
 
     def _bound(self, totals: FullPass, measured: Measured) -> float:
         """Return the lower bound that a pass gives, minus infinity if none."""
-        state, margins, left = self.state, totals.margins, 0.0
+        state, margins, entropies, left = self.state, totals.margins, totals.entropies, 0.0
         if self._sweeper.fit_intercept:
             balanced = self._sample.balanced(state.coef, state.intercept, totals, self._weight_sum)
             if balanced is None:
                 return -np.inf
-            margins, left = balanced.margins, balanced.left
+            margins, entropies, left = balanced.margins, balanced.entropies, balanced.left
             measured = self._measured(balanced.gradient, state.coef)
         bound = lower_bound(
             self._objective,
@@ -263,7 +258,9 @@ class SubsampledNewton:
             margins,
             np.empty((0, self._problem.n_classes)),
             measured,
+            entropies,
         )
+        state.scale = next_scale(bound)
         return left + bound.value
 
     def _record(
@@ -275,7 +272,7 @@ class SubsampledNewton:
         progress: ProgressCallback,
     ) -> None:
         state = self.state
-        violation = float(measured.violations.max(initial=0.0))
+        violation = measured.violation
         if self._sweeper.fit_intercept:
             violation = max(violation, float(np.linalg.norm(intercept_gradient)))
         entry = {
@@ -329,16 +326,18 @@ class SubsampledNewton:
         self, gradient: NDArray[Any], rows: NDArray[np.float64], way: NDArray[np.float64], sign: float
     ) -> float:
         """Return the derivative of the objective along a line, at its start (sign 1) or its end (-1)."""
-        lengths = np.sqrt(np.einsum("jr,jr->j", rows, rows))
-        along = sign * np.sqrt(np.einsum("jr,jr->j", way, way))  # of rows that are zero at this end
-        np.divide(np.einsum("jr,jr->j", rows, way), lengths, where=lengths > 0, out=along)
+        along = sign * self._objective.penalty.slopes(rows, sign * way)
         smooth = float(np.einsum("jr,jr->", gradient.astype(np.float64) + self._objective.ridge * rows, way))
         return smooth + self._problem.alpha * float(along.sum())
 
-    def _improved(self, at: Evaluated, best: float) -> tuple[Coefficients, NDArray[np.float64]]:
+    def _improved(
+        self, at: Evaluated, best: float, violation: float
+    ) -> tuple[Coefficients, NDArray[np.float64]]:
         """Return the weights and intercept that minimise the loss of the sample, corrected at a point.
 
-        Weights whose penalty alone is more than the best objective so far are on the way to infinity.
+        The `violation` of the last pass counts as well as that of the point: on a line between two points
+        single weights go through zero, which is far from optimal. Weights whose penalty alone is more than
+        the best objective so far are on the way to infinity.
         """
         problem, state, sweeper = self._problem, self.state, self._sweeper
         alpha = problem.alpha
@@ -346,7 +345,7 @@ class SubsampledNewton:
         measured = self._measured(gradient, at.coef)
         chosen = np.flatnonzero(measured.weighted | (measured.norms > _CANDIDATE * alpha))
         held = self._sample.holding(self._used[chosen])
-        violation = float(measured.violations.max(initial=0.0))
+        violation = min(violation, measured.violation)
         target = max(_FRACTION * violation, _TOLERATED * self._tol * alpha)
         for _ in range(_TRIES):
             intercept = at.intercept.copy()

@@ -1,0 +1,56 @@
+"""Gradients that are summed up already, as the conditions of optimality see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigmc.kernels.linear.arguments import Measures
+from bigmc.objectives import Objective
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+
+#: Features that are measured together.
+_MEASURED = 1 << 13
+
+
+def measured_together(groups: Iterable[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
+    """Cut groups of features into those that are measured together."""
+    return (group[some] for group in groups for some in slabs(len(group), _MEASURED))
+
+
+def measures_of(
+    objective: Objective,
+    alpha: float,
+    n_classes: int,
+    coef: Coefficients,
+    gradient: NDArray[np.floating],
+    groups: Iterable[NDArray[np.int64]],
+) -> Measures:
+    """Measure gradients of the losses by the weights of features.
+
+    Parameters
+    ----------
+    objective : Objective
+    alpha : float
+        Weight of the penalty.
+    n_classes : int
+    coef : Coefficients
+    gradient : float array of shape (n_features, width)
+        In the order of the groups.
+    groups : iterable of int64 arrays
+        Features, increasing in each group.
+
+    Returns
+    -------
+    Measures
+        Of all groups, one after the other.
+    """
+    measures, start = Measures(*np.empty((3, len(gradient)))), 0
+    for features in measured_together(groups):
+        places = slice(start, start + len(features))
+        out = Measures(*(array[places] for array in measures))
+        objective.measure_gradients(alpha, gradient[places], coef.take(features), n_classes, out)
+        start += len(features)
+    return measures
