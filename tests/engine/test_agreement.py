@@ -122,10 +122,11 @@ SPARSE = [
     ("multitask_squared_hinge", "l1/l2", "3MB", {"ridge": 1e-3}, "passes"),
     ("squared_hinge", "l1/l2", "3MB", {"class_weight": "balanced", "fit_intercept": True}, "passes"),
     ("squared_hinge", "l1/l2", "100MB", {}, "nothing"),  # in memory
-    ("log_loss", "l1/l2", "3MB", {}, "sample"),  # out of core: chunks of samples, on threads
-    ("squared_hinge", "l1", "3MB", {}, "sample"),
-    ("log_loss", "l1/linf", "3MB", {}, "sample"),
-    ("multitask_squared_hinge", "sparse_group", "3MB", {"fit_intercept": True}, "sample"),
+    ("log_loss", "l1/l2", "3MB", {"fit_intercept": True}, "passes"),
+    ("squared_hinge", "l1", "3MB", {}, "passes"),
+    ("huber_hinge", "l1/linf", "3MB", {}, "passes"),
+    ("multitask_squared_hinge", "sparse_group", "3MB", {"fit_intercept": True}, "passes"),
+    ("log_loss", "l1/l2", "3MB", {"alpha": 1e-4}, "sample"),  # more features: chunks of samples, on threads
 ]
 
 
