@@ -18,7 +18,8 @@ def label_array(classes: NDArray[Any]) -> NDArray[Any]:
     if classes.dtype.kind not in "OT":
         if classes.dtype.kind not in "biufU":
             raise ModelError(f"labels of type {classes.dtype}", "use integers, strings, booleans or floats")
-        return native_values(classes)  # the other types are refused when a model is opened
+        plain: NDArray[Any] = native_values(classes)  # the other types are refused when a model is opened
+        return plain
     labels = classes.tolist()
     kinds = {type(label) for label in labels}
     if len(kinds) != 1 or not kinds <= {str, int, bool, float}:
