@@ -17,9 +17,9 @@ LABELS = np.where(CODES > 1, "high", "low")
 @pytest.mark.parametrize(
     ("value", "level"),
     [
-        ("3.0", "3"), ("3", "3"), ("3e0", "3"), ("true", "True"), ("TRUE", "True"), ("1.1", "1.1"), 
-        ("7", "7.0"), ("2024-01-31 00:00:00", "2024-01-31"), ("1.10", None), ("03", None), ("4", None), ("1", None),
-        ("", None), ("9.00", None), ("tree", None),
+        ("3.0", "3"), ("3", "3"), ("3e0", "3"), ("true", "True"), ("TRUE", "True"), ("1.1", "1.1"),
+        ("7", "7.0"), ("2024-01-31 00:00:00", "2024-01-31"), ("1.10", None), ("03", None), ("4", None),
+        ("1", None), ("", None), ("9.00", None), ("tree", None),
     ],
 )  # fmt: skip
 def test_a_text_that_is_no_value_is_the_one_of_its_whole_number_boolean_or_date(value, level):
