@@ -192,6 +192,15 @@ def test_target_is_not_a_dataset(here, monkeypatch, capsys):
     assert [path.read_text() for path in mine] == ["mine"] * 3
 
 
+@pytest.mark.parametrize("target", [".", "/", "''"])
+def test_target_without_a_name(target, here, monkeypatch, capsys):
+    write_good(here)
+    status, _, err = run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to {target}")
+    assert status == 1
+    assert err.endswith("is no name for a dataset; give the path of a new folder with --to\n")
+    assert [path.name for path in here.iterdir()] == ["good.csv"]
+
+
 def test_dataset_of_other_parameters_or_sources(here, monkeypatch, capsys):
     write_good(here)
     assert run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc")[0] == 0
