@@ -192,6 +192,16 @@ def test_target_is_not_a_dataset(here, monkeypatch, capsys):
     assert [path.read_text() for path in mine] == ["mine"] * 3
 
 
+@pytest.mark.parametrize("target", [".", "./", "/"])
+def test_target_without_a_name(target, here, monkeypatch, capsys):
+    write_good(here)
+    before = sorted(here.iterdir())
+    status, _, err = run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to {target}")
+    assert status == 1
+    assert err.endswith("is no name for a dataset; give the path of a new folder with --to\n")
+    assert sorted(here.iterdir()) == before
+
+
 def test_dataset_of_other_parameters_or_sources(here, monkeypatch, capsys):
     write_good(here)
     assert run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc")[0] == 0

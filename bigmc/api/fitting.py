@@ -195,11 +195,21 @@ def _raw_data(
         tidy()
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
-    elif label is None:
+    elif label is None and not _has_own_labels(source, options):
         raise DataError("no label column is given", "name it with --label")
     asked: IngestKeywords = {"split": SPLITS, **options}
     limit, engine, progress = resources.memory_limit, resources.engine, resources.progress
     return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked), kinds
+
+
+def _has_own_labels(source: Any, options: IngestKeywords) -> bool:
+    """Return whether the rows of a source begin with their labels, which have no column: svmlight."""
+    from bigmc.ingestion.parts.scan import expand_sources
+    from bigmc.ingestion.parts.spool import read_once
+
+    if read_once(source):
+        return False
+    return expand_sources(source, IngestOptions().but(options))[0].format == "svmlight"
 
 
 def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.store.shards.csr import Rows
-from bigmc.store.shards.memory_shard import MAX_ROWS, MemoryShard, memory_shards
+from bigmc.store.shards.memory_shard import MAX_ROWS, MemoryShard, memory_shards, native_values
 
 #: Entries of a dense array that are processed at a time.
 _BATCH_ENTRIES = 1 << 22
@@ -63,7 +63,7 @@ def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32] | pa.ListArray)
         done, waiting, n_waiting = done + stop, [matrix[stop:]], n_waiting - stop
 
     for chunk in chunks:
-        waiting.append(scipy.sparse.csr_array(chunk))
+        waiting.append(scipy.sparse.csr_array(native_values(chunk)))
         n_waiting += chunk.shape[0]
         if n_waiting >= MAX_ROWS:
             yield from cut(n_waiting - n_waiting % MAX_ROWS)
@@ -79,7 +79,7 @@ def row_batches(X: Any) -> Iterator[Rows]:
     sparse = scipy.sparse.issparse(X)
     step = MAX_ROWS if sparse else min(MAX_ROWS, max(1, _BATCH_ENTRIES // n_features))
     for start in range(0, n_rows, step):
-        part = scipy.sparse.csr_array(X[start : start + step])
+        part = scipy.sparse.csr_array(native_values(X[start : start + step]))
         if not part.has_canonical_format:
             part = part.copy()
             part.sum_duplicates()

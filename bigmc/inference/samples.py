@@ -56,7 +56,7 @@ class SampleReader:
             return data.ndim == 1
         if isinstance(data, list | tuple):
             return not data or isinstance(data[0], str | bytes | Mapping | type(None))
-        return isinstance(data, str | os.PathLike) or _is_frame(data) or _is_column(data)
+        return isinstance(data, str | os.PathLike) or _is_frame(data) or _is_column(data) or _is_no_list(data)
 
     def batches(self, data: Any) -> Iterator[Rows]:
         """Yield the rows of samples, in their order.
@@ -74,6 +74,11 @@ class SampleReader:
         if isinstance(data, str | os.PathLike):
             yield from self._file_tables(data)
             return
+        if _is_no_list(data):
+            raise DataError(
+                f"a {type(data).__name__} is no list of samples",
+                "give a list of dicts or texts, a data frame or an Arrow table",
+            )
         if isinstance(data, pa.ChunkedArray):
             data = data.combine_chunks()
         for table in self._tables(data):
@@ -251,6 +256,11 @@ def _is_frame(data: Any) -> bool:
     """Return whether data is a table of named columns: of Arrow, pandas, polars or the like."""
     named = hasattr(data, "columns") or hasattr(data, "column_names")
     return named and (isinstance(data, pa.Table) or hasattr(data, "__arrow_c_stream__"))
+
+
+def _is_no_list(data: Any) -> bool:
+    """Return whether data is one dict, or has no length, as generators and lazy frames."""
+    return isinstance(data, Mapping) or not (hasattr(data, "__len__") or _is_frame(data))
 
 
 def _is_column(data: Any) -> bool:

@@ -44,11 +44,12 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
         If a parameter, a column or a source is invalid.
     """
     labels = None if isinstance(options.label, str) else options.label
+    spool = spool_beside(to)
     try:
-        sources = expand_sources(source, options, labels, spool_beside(to))
+        sources = expand_sources(source, options, labels, spool)
         return job_of(sources, to, options, limit)
     except BaseException:
-        disk.try_clear(spool_beside(to))
+        disk.try_clear(spool)
         raise
 
 

@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
+from bigmc.store.shards.memory_shard import native_values
 
 
 def label_array(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels as an array that is saved without pickle, with equal values."""
+    """Return the labels as an array that is saved without pickle and opened again, with equal values."""
     if classes.dtype.kind not in "OT":
         if classes.dtype.kind not in "biufU":
             raise ModelError(f"labels of type {classes.dtype}", "use integers, strings, booleans or floats")
-        return classes
+        plain: NDArray[Any] = native_values(classes)  # the other types are refused when a model is opened
+        return plain
     labels = classes.tolist()
     kinds = {type(label) for label in labels}
     if len(kinds) != 1 or not kinds <= {str, int, bool, float}:

@@ -20,6 +20,7 @@ from bigmc.model import Model
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.checkpoint import LITTLE_TIME, FileCheckpoint
 from bigmc.store.sample import draw_rows
+from bigmc.training.limits import FEWEST_SECONDS
 from bigmc.training.winner import Winner
 
 FEW_ROWS = 20_000
@@ -42,7 +43,7 @@ def train_in_time(
     samples : Dataset
     resources : Resources
         At its end training stops with the best model so far. A training on few rows takes no longer than
-        trials of the search did, and is not stopped.
+        trials of the search did, and is not stopped; one on all rows, if these are few, has `FEWEST_SECONDS`.
     work : Path
         Folder for the checkpoint of a training on all samples, from which it continues. One on some samples
         begins anew, since the time that is left then decides how many.
@@ -57,9 +58,12 @@ def train_in_time(
     rows, boosting = winner.samples(samples), winner.boosting
     most = _MEMORY_SHARE * resources.memory_limit / max(rows.decoded_bytes, 1)
     few = min(FEW_ROWS / rows.n_samples, most)
-    if boosting is None or boosting.n_models > 1 or math.isinf(resources.ends) or few > 1 / 3:
+    if boosting is None or math.isinf(resources.ends):
         return _trained(winner, rows, resources, work, start)
     began = time.monotonic()
+    if boosting.n_models > 1 or few > 1 / 3:
+        ends = max(resources.ends, began + FEWEST_SECONDS)
+        return _trained(winner, rows, replace(resources, ends=ends), work, start)
     drawn, _ = draw_rows(rows, few, _SEED, resources.engine)
     if np.count_nonzero(drawn.class_counts()) < 2:  # nothing can be learned from one class
         return _trained(winner, rows, resources, work, start)

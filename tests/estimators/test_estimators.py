@@ -137,11 +137,14 @@ def test_two_classes_have_one_score_and_two_rows_of_weights():
 
 @pytest.mark.filterwarnings("ignore:Constructing a DIA matrix")
 @pytest.mark.parametrize(
-    "form", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia", "float32", "fortran", "list"]
+    "form",
+    ["csr", "csc", "coo", "lil", "dok", "bsr", "dia", "float32", "float16", "big-endian", "fortran", "list"],
 )
 def test_every_kind_of_array_gives_the_same_model(form, fitted, digits):
     X, y = digits[0] / 16, fitted.classes_[digits[1]]
-    kinds = {"float32": X.astype(np.float32), "fortran": np.asfortranarray(X), "list": X.tolist()}
+    types = {"float32": np.float32, "float16": np.float16, "big-endian": ">f8"}
+    kinds = {form: X.astype(dtype) for form, dtype in types.items()}
+    kinds |= {"fortran": np.asfortranarray(X), "list": X.tolist()}
     given = kinds[form] if form in kinds else scipy.sparse.csr_array(X).asformat(form)
     model = clone(fitted).fit(given, y)
     np.testing.assert_array_equal(model.coef_.toarray(), fitted.coef_.toarray())

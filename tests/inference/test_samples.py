@@ -195,6 +195,20 @@ def test_a_text_is_not_enough_for_several_columns(mixed):
         mixed[0].predict(["red"])
 
 
+@pytest.mark.parametrize(
+    ("samples", "kind"),
+    [
+        (lambda: (text for text in TEXTS), "generator"),
+        (lambda: {"text": "apple"}, "dict"),
+        (lambda: pl.DataFrame({"text": TEXTS}).lazy(), "LazyFrame"),
+    ],
+)
+def test_one_dict_and_what_has_no_length_are_no_samples(trained, samples, kind):
+    for call in (trained[0].predict, trained[0].decision_function):
+        with pytest.raises(bigmc.errors.DataError, match=f"a {kind} is no list of samples; give a list"):
+            call(samples())
+
+
 def test_a_loaded_model_takes_the_place_of_its_path(trained, tmp_path):
     model, folder = trained
     pq.write_table(pa.table({"text": TEXTS}), tmp_path / "in.parquet")

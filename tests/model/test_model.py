@@ -283,6 +283,7 @@ def test_a_model_comes_back_as_it_was_saved_and_equal_models_are_equal_bytes(tmp
     [
         np.array([-5, 2**40]), np.array(["a", "ü 漢字"]), np.array([False, True]), np.array([0.5, 1e300]),
         np.array(["a", "b"], object), np.array([1, 2], object), np.array([True, False], object),
+        np.array([0.5, 2], np.float16), np.array([-5, 300], ">i4"), np.array(["a", "ü"], ">U1"),
     ],
     ids=lambda c: f"{c.dtype}",
 )  # fmt: skip

@@ -49,6 +49,8 @@ def test_every_kind_of_matrix(make):
         (np.array([2**40 + 1], np.float64), "float64"),
         (np.array([0.5, np.nan, np.inf, -np.inf]), "float32"),
         (np.array([0.5], np.float16), "float32"),
+        (np.array([1, 300], ">i4"), "int16"),
+        (np.array([0.1], ">f8"), "float64"),
         (np.array([0.1]), "float64"),
         (np.array([np.float32(0.1)], np.float64), "float32"),
         (np.array([1e300]), "float64"),

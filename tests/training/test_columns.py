@@ -197,6 +197,16 @@ def test_lists_of_several_types_and_ids_that_numbers_do_not_hold_are_left_out(tm
         )
 
 
+@pytest.mark.parametrize("other", [{}, {"nested": [1]}])
+def test_labels_in_lists_and_kept_lists_are_not_called_left_out(tmp_path, other):
+    rows = [{"x": 2 * i % 7, "label": ["a", "b"][: i % 3], "ids": [i], **other} for i in range(40)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    path = str(tmp_path / "t.jsonl")
+    options, left_out, _ = with_column_kinds(path, {"label": "label", "keep": ("ids",)})
+    assert options["dense"] == ("x",)
+    assert left_out == tuple(other)
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_infinite_numbers_are_missing_and_named(tmp_path, ending):
     frame = table(300, 5)

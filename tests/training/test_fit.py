@@ -1,5 +1,6 @@
 """`bigmc fit`: the search against an exhaustive one, honest figures, resuming, and all kinds of data."""
 
+import gzip
 import time
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
-from sklearn.datasets import load_digits
+from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
 
 import bigmc
 from bigmc import api
@@ -276,6 +277,20 @@ def test_the_interval_is_wilsons(right, n):
 def test_a_label_is_needed(tmp_path):
     with pytest.raises(DataError, match="label"):
         bigmc.fit(documents(), tmp_path / "m", text="text")
+
+
+@pytest.mark.parametrize("name", ["rows.svm", "rows.svm.gz"])
+def test_svmlight_files_have_their_own_labels(tmp_path, name):
+    X, y = load_digits(n_class=3, return_X_y=True)
+    path = tmp_path / name
+    with gzip.open(path, "wb") if name.endswith("gz") else path.open("wb") as file:
+        dump_svmlight_file(X, y, file, zero_based=False)
+    result = bigmc.fit(path, tmp_path / "m", time_limit=0.0)
+    matrix, labels = load_svmlight_file(str(path))
+    assert result["n_classes"] == 3
+    model = bigmc.load_model(tmp_path / "m")
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert np.mean(model.predict(matrix) == labels) > 0.97
 
 
 def test_trials_are_written_down(fitted):

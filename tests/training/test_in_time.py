@@ -1,6 +1,7 @@
 """Boosting that has no time for all rows: which rows it learns from, by a clock that runs when it trains."""
 
 import math
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -51,6 +52,22 @@ def test_without_an_end_or_with_averaged_models_all_rows_are_taken_at_once(clock
     assert "n_rows" not in trained_in(math.inf, tmp_path / "a").params
     trained_in(1.0, tmp_path / "b", n_models=2, column_share=0.5)
     assert clock == [N, N]
+
+
+@pytest.mark.parametrize("options", [{"n_models": 2, "column_share": 0.5}, {}])
+def test_few_rows_get_all_their_rounds_though_the_time_is_over(options, tmp_path):
+    """One of six rounds would be far from the model that was judged, and from its calibration."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    dataset = Dataset.from_arrays(X, (X[:, 0] * X[:, 1] > 0).astype(int))
+    winner = Winner("boost", None, Calibration(), boosting=BoostOptions(n_rounds=6, max_depth=2, **options))
+    models = []
+    for name, ends in (("late", time.monotonic() - 1.0), ("endless", math.inf)):
+        resources = Resources(ThreadEngine(1), 10**9, ends=ends)
+        models.append(in_time.train_in_time(winner, dataset, resources, tmp_path / name))
+    late, endless = models
+    assert late.n_iter == 6
+    np.testing.assert_array_equal(late.shard_scores(dataset, 0), endless.shard_scores(dataset, 0))
 
 
 def test_all_rows_are_taken_where_there_is_time(clock, tmp_path):

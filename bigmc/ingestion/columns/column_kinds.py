@@ -125,6 +125,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     n_rows, rejects = 0, []
     if wanted is None:
         wanted = _enter_nested(sources[0], columns)
+        columns = {name: column for name, column in columns.items() if name not in others}
     firsts: dict[int, int] = {}  # number of the first row of each source
     for part, batch in _batches(sources, wanted):
         rejects += batch.rejects[:1]

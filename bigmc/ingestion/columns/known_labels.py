@@ -82,7 +82,8 @@ class KnownLabels:
         meaning = _meaning(value)
         if isinstance(value, str) and not isinstance(meaning, datetime.datetime):
             return value
-        found = [] if meaning is None else self._meanings.get((type(meaning) is bool, meaning), [])
+        key = key_of(value)
+        found = [] if key is None else self._meanings.get(key, [])
         if len(found) > 1:
             listed = ", ".join(map(repr, found[:5]))
             raise DataError(
@@ -96,19 +97,29 @@ class KnownLabels:
 
     @cached_property
     def _meanings(self) -> dict[tuple[bool, Meaning], list[str]]:
-        """Texts by their meaning; True is not 1."""
-        found: dict[tuple[bool, Meaning], list[str]] = {}
-        for label in self.codes:
-            meaning = _meaning(label)
-            if meaning is not None:
-                found.setdefault((type(meaning) is bool, meaning), []).append(str(label))
-        return found
+        return texts_by_meaning(self.codes)
 
     @cached_property
     def _kinds(self) -> set[bool]:
         """Whether some texts are booleans, and whether some are numbers."""
         numbers = (key for key in self._meanings if isinstance(key[1], int | float))
         return {is_bool for is_bool, _ in numbers}
+
+
+def texts_by_meaning(texts: Iterable[object]) -> dict[tuple[bool, Meaning], list[str]]:
+    """Return texts by whether they are booleans and what they mean; True is not 1."""
+    found: dict[tuple[bool, Meaning], list[str]] = {}
+    for text in texts:
+        key = key_of(text)
+        if key is not None:
+            found.setdefault(key, []).append(str(text))
+    return found
+
+
+def key_of(value: object) -> tuple[bool, Meaning] | None:
+    """Return whether a value is a boolean and what it means; None for texts of no other meaning."""
+    meaning = _meaning(value)
+    return None if meaning is None else (type(meaning) is bool, meaning)
 
 
 def _meaning(value: object) -> Meaning | None:

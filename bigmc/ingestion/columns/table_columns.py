@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bigmc.ingestion.columns.known_labels import key_of, texts_by_meaning
 from bigmc.ingestion.hashing.categories import category_text
 from bigmc.lazy import LazyModule
 from bigmc.store.feature_map import Moments
@@ -49,6 +51,31 @@ class Levels:
     def names(self) -> tuple[str, ...]:
         """Names of the features."""
         return tuple(f"{self.column}={value}" for value in self.values)
+
+    def codes(self, texts: pa.Array) -> pa.Array:
+        """Return the positions of values, null where a text is no value and means none.
+
+        A column of integers becomes one of decimal fractions by a single missing value, and other
+        programs write ``True`` as ``true``: a text that is no value stands for the one of its meaning.
+        Fractions are compared as they are: versions ``1.1`` and ``1.10`` are two values.
+        """
+        codes = pc.index_in(texts, pa.array(self.values, pa.string()))
+        if not codes.null_count or not self._meanings:
+            return codes
+        others = texts.filter(codes.is_null()).unique()
+        meant = pa.array([self._meant(text) for text in others.to_pylist()], codes.type)
+        return pc.coalesce(codes, meant.take(pc.index_in(texts, others)))
+
+    def _meant(self, text: str) -> int | None:
+        """Return the position of the only value that means the same as a text; None if there is none."""
+        key = key_of(text)
+        fraction = key is not None and isinstance(key[1], float) and not key[1].is_integer()
+        found = [] if key is None or fraction else self._meanings.get(key, [])
+        return self.values.index(found[0]) if len(found) == 1 else None
+
+    @cached_property
+    def _meanings(self) -> dict[tuple[bool, Any], list[str]]:
+        return texts_by_meaning(self.values)
 
 
 @dataclass(frozen=True)
@@ -99,7 +126,7 @@ def filled(values: NDArray[np.float64], filling: Filling) -> list[NDArray[np.flo
 
 def indicators(column: pa.Array, levels: Levels) -> NDArray[np.float64]:
     """Return indicators of the values of rows, shape (n_rows, n_values)."""
-    codes = pc.index_in(category_texts(column), pa.array(levels.values, pa.string()))
+    codes = levels.codes(category_texts(column))
     matrix = np.zeros((len(column), len(levels.values)))
     rows = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
     matrix[rows, codes.drop_null().to_numpy()] = 1.0

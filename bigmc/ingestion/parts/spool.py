@@ -42,7 +42,12 @@ _DUCKDB_READERS = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader"
 
 
 def spool_beside(dataset: Path) -> Path:
-    """Return the folder beside a dataset for sources that can be read only once."""
+    """Return the folder beside a dataset for sources that can be read only once.
+
+    `DataError` if the dataset's path ends in no name, so that nothing can be beside it.
+    """
+    if not dataset.name:
+        raise DataError(f"{dataset} is no name for a dataset", "give the path of a new folder with --to")
     return dataset.with_name(f".{dataset.name}.input{PARTIAL}")
 
 

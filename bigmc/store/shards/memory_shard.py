@@ -58,6 +58,13 @@ class MemoryShard:
         return self._table if columns is None else self._table.select(list(columns))
 
 
+def native_values(values: Any) -> Any:
+    """Return an array in a type that scipy takes: this machine's byte order, float16 as float32."""
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
 def memory_shards(
     X: Any, labels: NDArray[np.int32] | pa.ListArray, row_ids: NDArray[np.int64], shard_rows: int
 ) -> Iterator[MemoryShard]:
@@ -71,8 +78,7 @@ def memory_shards(
         raise DataError(
             f"values of type {matrix.dtype} cannot be stored", "give booleans, integers or floats"
         )
-    if matrix.dtype == np.float16:  # not supported by scipy
-        matrix = matrix.astype(np.float32)
+    matrix = native_values(matrix)
     if scipy.sparse.issparse(X):
         matrix = X.tocsr()
         if not matrix.has_canonical_format:
