@@ -211,16 +211,27 @@ class Kept:
 
 
 @cache
-def uninterrupted(intercept):
-    return corrected(made()[2], 0.25, checkpoint=Kept(), tol=1e-7, intercept=intercept)
+def uninterrupted(loss, intercept):
+    return corrected(made()[2], 0.25, checkpoint=Kept(), tol=1e-7, loss=loss, intercept=intercept)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("last", "intercept"), [(1, False), (2, False), (4, False), (1, True), (3, True)])
-def test_stop_and_resume_equals_uninterrupted(last, intercept):
+@pytest.mark.parametrize(
+    ("last", "loss", "intercept"),
+    [
+        (1, "squared_hinge", False),
+        (2, "squared_hinge", False),
+        (4, "squared_hinge", False),
+        (1, "squared_hinge", True),
+        (3, "squared_hinge", True),
+        (1, "log_loss", False),
+        (3, "log_loss", True),
+    ],
+)
+def test_stop_and_resume_equals_uninterrupted(last, loss, intercept):
     _, _, dataset = made()
-    options = {"tol": 1e-7, "intercept": intercept}
-    there, certificate = uninterrupted(intercept)
+    options = {"tol": 1e-7, "loss": loss, "intercept": intercept}
+    there, certificate = uninterrupted(loss, intercept)
     stopped = Kept(last)
     with pytest.raises(KeyboardInterrupt):
         corrected(dataset, 0.25, checkpoint=stopped, **options)
