@@ -15,7 +15,7 @@ SAMPLE_WORK = 200_000_000
 """Maximum product of non-zeros of these rows and classes."""
 SCORE_ENTRIES = 16_000_000
 """Maximum number of scores of the validation rows."""
-FEWEST_SECONDS = 10.0
+FEWEST_SECONDS = 5.0
 """Seconds that a trial may take however little time is left, so that few trials depend on the machine."""
 FEW_VALUES = 500_000
 """Values of the sample up to which one thread does everything: two took a fifth more processor time for a
