@@ -119,7 +119,7 @@ def fit(
         if is_dataset(source):
             data, refit = Dataset.open(source), False
         else:
-            resources = Resources(workers, limit, progress)
+            resources = Resources(workers, limit, progress, started + seconds)
             data, kinds = _raw_data(source, target, dataset, given_options(options), resources)
             forget_tables()  # training hashes nothing
             tidy_after(data)
@@ -194,7 +194,7 @@ def _raw_data(
         options = kinds.options
         tidy()
     if "text" in options and isinstance(label, str):
-        options = _with_hashing(Path(f"{to}.fit"), source, options, resources.memory_limit)
+        options = _with_hashing(Path(f"{to}.fit"), source, options, resources)
     elif label is None and not _has_own_labels(source, options):
         raise DataError("no label column is given", "name it with --label")
     asked: IngestKeywords = {"split": SPLITS, **options}
@@ -212,7 +212,7 @@ def _has_own_labels(source: Any, options: IngestKeywords) -> bool:
     return expand_sources(source, IngestOptions().but(options))[0].format == "svmlight"
 
 
-def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int) -> IngestKeywords:
+def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources: Resources) -> IngestKeywords:
     """Return the options of ingest with the hashing chosen by a pilot, unless hashing is given."""
     from bigmc.engine.processes import tidy
     from bigmc.store.files import disk
@@ -226,7 +226,8 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, limit: int
     def advice() -> Mapping[str, Any]:
         columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
         files = IngestOptions().but(options)
-        pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"))
+        limit, seconds = resources.memory_limit, max(resources.ends - time.monotonic(), 0.0)
+        pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"), seconds)
         tidy()
         disk.make_folder(folder)
         return {} if pilot is None else {**pilot.hashing._asdict(), "hash_bits": pilot.hash_bits}

@@ -143,7 +143,7 @@ def show_fit(result: Mapping[str, Any]) -> None:
         for name, share in result["baselines"].items():
             print(f"  {names[name]}: {share:.4f}")
     bounds = result["certificate"]
-    if bounds.get("gap") is not None:
+    if bounds.get("gap") is not None and bounds["gap"] < 1.0:
         print(f"certified: the training objective is within {bounds['gap']:.1e} of its optimum")
     print(
         f"{_word(result['model'])}: {result['n_nonzero_features']:,} features, "

@@ -262,8 +262,18 @@ class Fit:
             "n_classes": model.n_classes,
             **measured,  # type: ignore[typeddict-item]
             "rivals": rivals,
-            "notes": [] if n_rows is None else [f"boosting had time for {n_rows:,} rows only"],
+            "notes": _notes_on_time(winner, n_rows, bounds),
         }
+
+
+def _notes_on_time(winner: Winner, n_rows: int | None, bounds: Mapping[str, float]) -> list[str]:
+    """Return what the model is without because its time was over."""
+    notes = []
+    if n_rows is not None:
+        notes.append(f"{'training' if winner.size else 'boosting'} had time for {n_rows:,} rows only")
+    if winner.size and math.isinf(bounds["upper"]):
+        notes.append("there was no time for a certificate")
+    return notes
 
 
 def folder_of(target: Path) -> Path:

@@ -78,7 +78,7 @@ class FitModels:
     searched : Duals or None
         Dual variables of the search's best model, to start the first training from.
     n_rows : int or None
-        Number of rows that boosting had time for; None if it learned from all.
+        Number of rows that the last training had time for; None if it learned from all.
     """
 
     def __init__(
@@ -156,7 +156,9 @@ class FitModels:
                 self._tested, self.searched = trained.duals, None
             trained.model.save(file, deflation=QUICK_DEFLATION)
             del trained  # frees it before the model is read from the file
-        return load_model(file)
+        model = load_model(file)
+        self.n_rows = model.params.get("n_rows", self.n_rows)
+        return model
 
     def _train_sized(
         self,

@@ -6,6 +6,9 @@ if they are needed, so the search repeats the same numbers.
 
 from __future__ import annotations
 
+import math
+import time
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,23 +52,27 @@ class Ridges:
         """Record the start of a candidate, even if its trial is already known."""
         self._origins.setdefault(candidate, origin)
 
-    def train(self, candidate: Candidate) -> DualDescent:
-        """Train a candidate; the next call overwrites the returned object."""
+    def train(self, candidate: Candidate, seconds: float = math.inf) -> DualDescent:
+        """Train a candidate; the next call overwrites the returned object.
+
+        Descent takes so many seconds at most, besides what is made ready for it.
+        """
         origin = self._origins.get(candidate)
-        start = None if origin is None else self.duals(origin)
+        start = None if origin is None else self.duals(origin, seconds)
         problem = self._weighted_as(candidate)
         problem.reset()
         if start is not None:
             problem.start_from(start)
-        problem.descend(candidate.ridge / float(self._weights.sum()), TOL, MOST_EPOCHS)
+        ends = time.monotonic() + seconds
+        problem.descend(candidate.ridge / float(self._weights.sum()), TOL, MOST_EPOCHS, ends)
         self._duals = {known: duals for known, duals in self._duals.items() if known == origin}
         self._duals[candidate] = problem.duals()
         return problem
 
-    def duals(self, candidate: Candidate) -> NDArray[np.float32]:
-        """Return the dual variables of a candidate, training it again if they are gone."""
+    def duals(self, candidate: Candidate, seconds: float = math.inf) -> NDArray[np.float32]:
+        """Return the dual variables of a candidate, training it again, as `train` does, if they are gone."""
         if candidate not in self._duals:
-            self.train(candidate)
+            self.train(candidate, seconds)
         return self._duals[candidate]
 
     def release(self) -> None:

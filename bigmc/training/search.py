@@ -84,6 +84,7 @@ class Search:
         self._folder, self._progress = folder, progress
         self._weightings, self.first = weightings_of(dataset), first_candidate(dataset)
         self._trials: list[Trial] = []
+        self._max_features = limits.max_features
         self._seconds, self._ends = limits.seconds, time.monotonic() + limits.seconds
         sampled = self.validation.sample.nnz
         self._n_trials_to_come = limits.trainings * dataset.nnz / max(sampled, 1)
@@ -125,6 +126,9 @@ class Search:
         return tuple(Size.from_dict(fields) for fields in stored)
 
     def _sizes(self, candidate: Candidate) -> tuple[Size, ...]:
+        whole = next(trial for trial in self._trials if trial.candidate == candidate)
+        if self._max_features is None and not self.has_time(whole.seconds):
+            return (Size.whole(whole),)
         self.validation.trial_seconds = self.trial_seconds
         return self.validation.sizes(candidate)
 

@@ -41,6 +41,8 @@ that do."""
 HOPELESS = 0.02
 """Loss of quality after which no smaller model is tried."""
 _EPOCHS = 60
+_CHEAP_SECONDS = 1.0
+"""Seconds for which a certificate is made even if time is over. It takes about as long as an epoch."""
 
 
 class HeldOutRows(NamedTuple):
@@ -122,9 +124,9 @@ def size_curve(
         Maximum number of features: larger numbers are skipped, and this one is tried.
     engine : Engine
     ends : float, optional
-        Time of `time.monotonic` after which no number is tried but `most`.
+        Time of `time.monotonic` after which no number is tried but `most`, and a training ends.
     """
-    shrinking = [_Shrinking(rows, candidate, engine) for rows in folds]
+    shrinking = [_Shrinking(rows, candidate, engine, ends) for rows in folds]
     n_used = shrinking[0].n_used
     sizes = [Size.of(n_used, n_used, judge([fold.whole_scores() for fold in shrinking]))]
     for n in _numbers(n_used, most):
@@ -139,10 +141,10 @@ def size_curve(
 class _Shrinking:
     """Models of one fold with fewer and fewer features; each starts from the one before."""
 
-    def __init__(self, rows: HeldOutRows, candidate: Candidate, engine: Engine) -> None:
-        self._rows, self._engine = rows, engine
+    def __init__(self, rows: HeldOutRows, candidate: Candidate, engine: Engine, ends: float) -> None:
+        self._rows, self._engine, self._ends = rows, engine, ends
         self._ridge = candidate.ridge / float(rows.weights.sum())
-        whole = _descended(rows.samples, rows.weights, self._ridge, engine, start=rows.start)
+        whole = _descended(rows.samples, rows.weights, self._ridge, engine, start=rows.start, ends=ends)
         self._ordered, self._start = by_norm(whole), Duals(whole.duals())
         self._scores: NDArray[np.float64] | None = _rounded_scores(whole, rows)
 
@@ -161,7 +163,8 @@ class _Shrinking:
         """Return the scores of the model of so many features, fewer than before."""
         rows, features = self._rows, np.sort(self._ordered[:n_features])
         samples = with_shared_scale(rows.samples, features)
-        smaller = _descended(samples, rows.weights, self._ridge, self._engine, features, self._start)
+        start, ends = self._start, self._ends
+        smaller = _descended(samples, rows.weights, self._ridge, self._engine, features, start, ends)
         self._start = Duals(smaller.duals())
         return _rounded_scores(smaller, rows)
 
@@ -246,31 +249,42 @@ def train_with_size(
     step = _round(duals)
     multiples, intercept = _multiples(duals, step), duals.intercept.astype(np.float64)
     used = multiples.any(axis=1)
-    upper, lower = duals.objective(ridge), duals.lower_bound(ridge)
+    bounds = _bounds(duals, ridge, ends)
     features, n_epochs = duals.features[used], duals.n_epochs
+    n_rows = {} if duals.is_whole else {"n_rows": duals.n_visited}
     del duals  # one-byte weights are small compared with those freed after the bound
     multiples = multiples[used]
     coef = weights_of(multiples, step)
     del multiples
-    bounds = {"lower": lower, "upper": upper, "gap": (upper - lower) / upper if upper > 0 else 0.0}
     model = LinearModel(
         kind=SparseOptions.learner,
         classes=dataset.classes,
         n_features=dataset.n_features,
         weighting=dataset.weighting,
         feature_spec=dataset.features,
-        params=learner_of(candidate.options(dataset.weight_sum)).recorded(),
+        params={**learner_of(candidate.options(dataset.weight_sum)).recorded(), **n_rows},
         features=features,
         coef=coef,
         intercept=intercept,
         column_scale=dataset.column_scale(),
         certificate=bounds,
-        objective=upper,
+        objective=bounds["upper"],
         n_iter=n_epochs,
         n_passes=1,
         step=step,
     )
     return Trained(model, whole if after is DualsAfter.KEPT else None)
+
+
+def _bounds(duals: DualDescent, ridge: float, ends: float) -> dict[str, float]:
+    """Return the certificate of a model; where there is no time for one, bounds that always hold.
+
+    The objective is at least 0, and not known then.
+    """
+    if not duals.has_time(max(ends, time.monotonic() + _CHEAP_SECONDS)):
+        return {"lower": 0.0, "upper": math.inf, "gap": 1.0}
+    upper, lower = duals.objective(ridge), duals.lower_bound(ridge)
+    return {"lower": lower, "upper": upper, "gap": (upper - lower) / upper if upper > 0 else 0.0}
 
 
 def descend_all(
@@ -310,10 +324,12 @@ def _descended(
     start: Duals | None = None,
     ends: float = math.inf,
 ) -> DualDescent:
+    began = time.monotonic()
     duals = DualDescent(dataset, engine, sample_weight=weights, features=features)
     if start is not None:
         start.put_into(duals)
-    duals.descend(ridge, TOL, _EPOCHS, ends)
+    made_ready = time.monotonic() - began  # without which there is no training, however little time is left
+    duals.descend(ridge, TOL, _EPOCHS, ends + made_ready)
     return duals
 
 

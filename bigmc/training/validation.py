@@ -190,11 +190,11 @@ class Validation:
 
     def duals(self, candidate: Candidate) -> Duals:
         """Return the dual variables of a candidate; their places are among all rows to learn from."""
-        return Duals(self._folds[0].ridges.duals(candidate), self._positions)
+        return Duals(self._folds[0].ridges.duals(candidate, self._fold_seconds), self._positions)
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
         """Return the quality by number of features of a candidate solved by dual coordinates, all first."""
-        starts = [Duals(fold.ridges.duals(candidate)) for fold in self._folds]
+        starts = [Duals(fold.ridges.duals(candidate, self._fold_seconds)) for fold in self._folds]
         for each in self._folds:
             each.ridges.release()
         samples = weighted(self.sample, candidate)
@@ -268,11 +268,16 @@ class Validation:
             return self._truth.share_right(self._dual_scores(candidate)[0])
         return self.attempt(candidate).quality
 
+    @property
+    def _fold_seconds(self) -> float:
+        """Seconds that the training of a fold may take."""
+        return self.trial_seconds / len(self._folds)
+
     def _dual_scores(self, candidate: Candidate) -> tuple[NDArray[np.float64], int]:
         """Return the scores of the rows held out, and the number of features with weight."""
         scores, n_used = [], 0
         for fold in self._folds:
-            duals = fold.ridges.train(candidate)
+            duals = fold.ridges.train(candidate, self._fold_seconds)
             scores.append(duals.scores(fold.places))
             n_used = max(n_used, duals.n_used)
             if not self._keeps_problems:
@@ -355,7 +360,7 @@ class Validation:
         self, options: LearnerOptions, weighting: Weighting, versions: Versions, chosen: _Folds | None = None
     ) -> list[tuple[NDArray[np.float64], int]]:
         """Return the scores that versions of the models give to the rows held out, and their features."""
-        seconds = self.trial_seconds / len(self._folds) if isinstance(options, SparseOptions) else math.inf
+        seconds = self._fold_seconds if isinstance(options, SparseOptions) else math.inf
         resources = Resources(self._engine, self._limits.memory)
         samples = self.sample.with_weighting(weighting)
         valid = samples if self.cross_validates else self._valid.with_weighting(weighting)

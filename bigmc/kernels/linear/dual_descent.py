@@ -117,26 +117,27 @@ def descend_duals(order, span, rows, targets, curvature, pair, totals):
 
 
 @inner_kernel
-def _all_groups(width):
-    groups = np.empty(width // LANES, np.uint64)
-    for q in range(groups.shape[0]):
-        groups[q] = q * LANES
+def _groups_of(span):
+    first = np.uint64(span[0])
+    groups = np.empty(span[1] - span[0], np.uint64)
+    for q in range(np.uint64(groups.shape[0])):
+        groups[q] = (first + q) * _EIGHT
     return groups
 
 
 @kernel
-def score_rows(chosen, rows, coef, scores):
-    """Set ``scores[t]`` to the scores of sample ``chosen[t]``; rows and weights as in `descend_duals`."""
-    groups = _all_groups(coef.shape[1])
+def score_rows(chosen, span, rows, coef, scores):
+    """Set ``scores[t]`` to the scores of sample ``chosen[t]``; other arguments as in `descend_duals`."""
+    groups = _groups_of(span)
     for t in range(chosen.shape[0]):
         i = np.uint64(chosen[t])
         row_product(rows, i, _UNIT, coef, groups, np.uint64(groups.shape[0]), scores[t])
 
 
 @kernel
-def add_rows(chosen, rows, duals, coef):
+def add_rows(chosen, span, rows, duals, coef):
     """Add the chosen samples times their `duals` to the weights; arguments as in `descend_duals`."""
-    groups = _all_groups(coef.shape[1])
+    groups = _groups_of(span)
     for t in range(chosen.shape[0]):
         i = np.uint64(chosen[t])
         row_outer(rows, i, _UNIT, duals[i], groups, np.uint64(groups.shape[0]), coef)

@@ -16,17 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.linear.dual_descent import add_rows, score_rows
 from bigmc.kernels.linear.simd import padded_classes
 from bigmc.solvers.sparse.ridge.duals import (
     ROWS_AT_ONCE,
+    Visit,
     Weighed,
+    add_up,
     diagonal_of,
     dual_value,
     excess_of,
     half_norm,
     hinge_losses,
-    in_pieces,
+    samples_in_pieces,
+    scores_of,
     visit_once,
 )
 from bigmc.solvers.sparse.ridge.lone_features import Change
@@ -34,6 +36,8 @@ from bigmc.solvers.sparse.ridge.row_order import in_row_order
 from bigmc.solvers.sparse.state import Start
 from bigmc.store.dataset import Dataset
 
+_FEWEST_EPOCHS = 3
+"""Times through the samples of a useful training."""
 _COPIED = 2048
 """Features whose weights are copied at once."""
 
@@ -65,6 +69,8 @@ class DualDescent:
         were visited last; 1 before the first epoch.
     n_epochs : int
         Times through the samples so far.
+    n_visited : int
+        Samples that the last one had time for.
     """
 
     def __init__(
@@ -92,7 +98,9 @@ class DualDescent:
         width = padded_classes(self.n_classes)
         self._duals = np.zeros((dataset.n_samples, width), np.float32)
         self._coef = np.zeros((len(self._shared) + 1, width), np.float32)
-        self.gap, self.n_epochs = 1.0, 0
+        self.gap, self.n_epochs, self.n_visited = 1.0, 0, 0
+        self._epoch_seconds = 0.0
+        self._moved = self._visited[:0]  # samples that may have dual variables
         self._ridge: float | None = None
 
     @staticmethod
@@ -131,22 +139,41 @@ class DualDescent:
         most_epochs : int
             Times through the samples, at most.
         ends : float, optional
-            Time by `time.monotonic` before which the last one ends, unless it is the first.
+            Time by `time.monotonic` before which the last one ends, unless it is the first. If there is no
+            time for `_FEWEST_EPOCHS` through all samples, they are through some that are drawn at random:
+            after a single one the classes seen last outweigh the others.
         """
         diagonal = self._diagonal(ridge)
         if ridge != self._ridge and self._duals.any():
             self._scale_duals(diagonal)
         self._ridge = ridge
         lower = self._dual_objective(diagonal)
-        for _ in range(most_epochs):
-            began = time.monotonic()
-            losses, gains = self._epoch(diagonal)
-            lower += gains
-            upper = losses + self._half_norm()
-            self.gap = (upper - lower) / upper if upper > 0 else 0.0
-            now = time.monotonic()
-            if self.gap <= tol or now + (now - began) > ends:
+        began, learned = time.monotonic(), self._visited
+        first_ends = began + max(ends - began, 0.0) / _FEWEST_EPOCHS
+        for epoch in range(most_epochs):
+            began, order = time.monotonic(), self._order(learned)
+            visit = self._visit(order, diagonal, math.inf if epoch else first_ends)
+            learned = order[: visit.n_samples]
+            self.n_visited, seconds = len(learned), time.monotonic() - began
+            self._epoch_seconds = seconds * len(self._visited) / max(self.n_visited, 1)
+            lower += visit.gains
+            upper = visit.losses + self._half_norm()
+            if self.is_whole:
+                self.gap = (upper - lower) / upper if upper > 0 else 0.0
+            has_time = time.monotonic() + seconds <= ends or (
+                epoch + 1 < _FEWEST_EPOCHS and not self.is_whole
+            )
+            if self.gap <= tol or not has_time:
                 break
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the last time through the samples was through all of them."""
+        return self.n_visited == len(self._visited)
+
+    def has_time(self, ends: float) -> bool:
+        """Return whether what takes as long as a time through the samples ends in time."""
+        return time.monotonic() + self._epoch_seconds <= ends
 
     def duals(self) -> NDArray[np.float32]:
         """Return a copy of the dual variables, for `start_from`, shape (n_samples, width)."""
@@ -169,7 +196,8 @@ class DualDescent:
         self.reset()
         self._duals[slice(None) if places is None else places] = duals
         self._duals[self._weights <= 0] = 0.0
-        add_rows(self._visited, self._rows, self._duals, self._coef)
+        self._moved = self._visited if places is None else np.intersect1d(self._visited, places)
+        add_up(self._moved, self._rows, self._duals, self._coef, self._engine)  # others add nothing
         if self._rows.constant:
             self._coef[-1] = self._duals.sum(axis=0, dtype=np.float64)
 
@@ -221,7 +249,7 @@ class DualDescent:
     def objective(self, ridge: float) -> float:
         """Return the training objective of the weights, in which the intercepts are not penalised."""
         total = 0.0
-        for chosen in in_pieces(self._visited):
+        for chosen in samples_in_pieces(self._visited, self._coef.shape[1], ROWS_AT_ONCE):
             total += float(self._weights[chosen] @ hinge_losses(self.scores(chosen), self._targets[chosen]))
         squares = sum(float(np.einsum("jr,jr->", w, w, dtype=np.float64)) for w in self.weights())
         return total / self._weight_sum + 0.5 * ridge * squares
@@ -236,7 +264,7 @@ class DualDescent:
             for lo in range(0, len(self._duals), ROWS_AT_ONCE):  # no second copy of all duals
                 excess.take_off(self._duals[lo : lo + ROWS_AT_ONCE])
         self._coef[:], self._change = 0.0, None
-        add_rows(self._visited, self._rows, self._duals, self._coef)
+        add_up(self._visited, self._rows, self._duals, self._coef, self._engine)
         self._coef[-1] = 0.0
         value = self._dual_objective(self._diagonal(ridge))
         rounding = 4.0 * np.finfo(np.float32).eps * (abs(value) + 2.0 * self._half_norm())
@@ -244,8 +272,10 @@ class DualDescent:
 
     def reset(self) -> None:
         """Set all dual variables and weights to zero."""
-        self._duals[:], self._coef[:], self._change = 0.0, 0.0, None
-        self.gap, self.n_epochs = 1.0, 0
+        if len(self._moved):  # else they are zero, and large arrays take no memory where none was written
+            self._duals[:], self._coef[:], self._change = 0.0, 0.0, None
+            self._moved = self._visited[:0]
+        self.gap, self.n_epochs, self.n_visited = 1.0, 0, 0
         self._ridge = None
 
     @property
@@ -256,21 +286,25 @@ class DualDescent:
 
     def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the scores of some samples, shape (n_chosen, n_classes)."""
-        scores = np.empty((len(chosen), self._coef.shape[1]), np.float32)
-        score_rows(chosen, self._rows, self._coef, scores)
-        scores = scores[:, : self.n_classes]
+        scores = scores_of(chosen, self._rows, self._coef, self._engine)[:, : self.n_classes]
         for lo in range(0, len(chosen) if len(self._lone.places) else 0, ROWS_AT_ONCE):
             some = slice(lo, lo + ROWS_AT_ONCE)
             scores[some] += self._lone.scores(chosen[some], self._duals[:, : self.n_classes], self._change)
         return scores.astype(np.float64)
 
-    def _epoch(self, diagonal: NDArray[np.float32]) -> tuple[float, float]:
-        """Visit every sample once; return the sum of the losses and the gain of the dual objective."""
+    def _order(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return samples in the order of the next epoch."""
         generator = np.random.default_rng(np.random.SeedSequence([self._seed, self.n_epochs]))
-        order = generator.permutation(self._visited)
+        return generator.permutation(samples)
+
+    def _visit(self, order: NDArray[np.int64], diagonal: NDArray[np.float32], ends: float) -> Visit:
+        """Visit samples once, or as many as there is time for."""
         samples = Weighed(self._rows, self._targets, self._squares, diagonal, self._lone.squares)
         self.n_epochs += 1
-        return visit_once(order, samples, self._duals, self._coef, self.n_classes, self._engine)
+        visit = visit_once(order, samples, self._duals, self._coef, self.n_classes, self._engine, ends)
+        whole = visit.n_samples == len(self._visited)
+        self._moved = self._visited if whole else np.union1d(self._moved, order[: visit.n_samples])
+        return visit
 
     def _diagonal(self, ridge: float) -> NDArray[np.float32]:
         return diagonal_of(self._weights, self._weight_sum, ridge)
@@ -279,7 +313,7 @@ class DualDescent:
         """Multiply the dual variables of every class by the factor with the largest dual objective."""
         sums, squares = np.zeros(self._coef.shape[1]), np.einsum("jr,jr->r", self._coef, self._coef)
         squares = squares.astype(np.float64)
-        for chosen in in_pieces(self._visited):
+        for chosen in samples_in_pieces(self._moved, self._coef.shape[1], ROWS_AT_ONCE):
             duals = self._duals[chosen].astype(np.float64)
             sums += np.abs(duals).sum(axis=0)
             squares += (diagonal[chosen].astype(np.float64) + self._lone.squares[chosen]) @ duals**2
@@ -294,6 +328,6 @@ class DualDescent:
         if not self._duals.any():
             return 0.0
         value = 0.0
-        for chosen in in_pieces(self._visited):
+        for chosen in samples_in_pieces(self._moved, self._coef.shape[1], ROWS_AT_ONCE):
             value += dual_value(self._duals[chosen, : self.n_classes], diagonal[chosen])
         return value - self._half_norm()

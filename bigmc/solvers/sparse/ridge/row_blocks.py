@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.budget import give_back_free_pages
-from bigmc.kernels.linear.dual_descent import add_rows, score_rows
 from bigmc.kernels.linear.simd import padded_classes
 from bigmc.progress import Progress
 from bigmc.solvers import loop
@@ -30,12 +29,14 @@ from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
 from bigmc.solvers.sparse.ridge.duals import (
     Excess,
     Weighed,
+    add_up,
     diagonal_of,
     dual_value,
     excess_of,
     half_norm,
     hinge_losses,
-    in_pieces,
+    samples_in_pieces,
+    scores_of,
     visit_once,
 )
 from bigmc.solvers.sparse.run import SparseRun, Trained
@@ -241,11 +242,11 @@ class RowBlockDescent:
         duals, losses = self._padded(block.places), 0.0
         for sweep in range(_SWEEPS):
             visited = self._generator(1 + number, sweep).permutation(block.visited)
-            lost, gained = visit_once(
+            visit = visit_once(
                 visited, block.samples, duals, self._coef, self._dataset.n_classes, self._engine
             )
-            losses += lost if sweep == 0 else 0.0
-            self._dual += gained
+            losses += visit.losses if sweep == 0 else 0.0
+            self._dual += visit.gains
         self._duals[block.places] = duals[:, : self._dataset.n_classes]
         return losses
 
@@ -317,12 +318,11 @@ class RowBlockDescent:
         duals = self._padded(block.places)
         if excess is not None:
             excess.take_off(duals[:, :n_classes])
-        add_rows(block.visited, block.samples.rows, duals, weights)
+        add_up(block.visited, block.samples.rows, duals, weights, self._engine)
         losses = value = 0.0
-        for some in in_pieces(block.visited, SCORED_AT_ONCE):
+        for some in samples_in_pieces(block.visited, self._coef.shape[1], SCORED_AT_ONCE):
             value += dual_value(duals[some, :n_classes], block.samples.diagonal[some])
-            scores = np.empty((len(some), self._coef.shape[1]), np.float32)
-            score_rows(some, block.samples.rows, self._coef, scores)
+            scores = scores_of(some, block.samples.rows, self._coef, self._engine)
             each = hinge_losses(scores[:, :n_classes].astype(np.float64), block.samples.targets[some])
             losses += float(each.sum() if own is None else own[block.places][some] @ each)
         return losses, value
