@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.readers import delimited
 from bigmc.ingestion.readers.rejects import rejects_table
 from bigmc.ingestion.sources import source as source_module
 from bigmc.kernels import records as kernels
@@ -171,6 +172,21 @@ def test_bad_rows_in_the_middle_of_many(tmp_path):
         assert [int(r) for b in batches for r in b.row] == np.flatnonzero(kind == 0).tolist()
         assert [int(row[0]) for row in rows_of(batches)] == np.flatnonzero(kind == 0).tolist()
         assert [r.row for b in batches for r in b.rejects] == np.flatnonzero(kind > 0).tolist()
+
+
+def test_many_columns_are_read_some_at_a_time(tmp_path, monkeypatch):
+    names = [f"c{j}" for j in range(7)]
+    lines = [[f"{i}.{j}" if j % 3 else f'x, "{i}"\n' for j in range(7)] for i in range(50)]
+    text = io.StringIO()
+    csv.writer(text).writerows([names, *lines[:20], ["too", "short"], *lines[20:]])
+    path = tmp_path / "t.csv"
+    path.write_text(text.getvalue())
+    monkeypatch.setattr(delimited, "_COLUMNS_AT_ONCE", 3)
+    for chosen in (names, names[::-2]):
+        _, batches = everything(path, on_bad_row="quarantine", columns=chosen)
+        assert rows_of(batches) == [tuple(line[names.index(c)] for c in chosen) for line in lines]
+        rejected = [(r.row, r.reason) for b in batches for r in b.rejects]
+        assert rejected == [(20, "2 fields, the header has 7")]
 
 
 def test_columns_come_as_asked_and_as_text(tmp_path):

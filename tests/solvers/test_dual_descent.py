@@ -10,6 +10,7 @@ from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.solvers.sparse import DualDescent
+from bigmc.solvers.sparse.ridge import duals
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -114,6 +115,31 @@ def test_any_number_of_threads_gives_the_same_bits():
     for start in starts[1:]:
         np.testing.assert_array_equal(start.coef, starts[0].coef)
         np.testing.assert_array_equal(start.intercept, starts[0].intercept)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_descent_without_time_learns_from_some_samples_and_goes_on_later(monkeypatch, n_threads):
+    X, y = texts()
+    data, ridge = Dataset.from_arrays(X, y), 1 / N_ROWS
+    width, entries = 24, X.nnz / N_ROWS
+    monkeypatch.setattr(duals, "_WORK_AT_ONCE", int(50 * width * entries))  # the clock is looked at after 50
+    found = DualDescent(data, ThreadEngine(n_threads), seed=7)
+    found.descend(ridge, 0.01, 30, ends=0.0)
+    assert found.n_visited == 50
+    assert found.n_epochs == 3
+    assert not found.is_whole
+    variables, some = found.duals(), found.start()
+    assert np.count_nonzero(variables.any(axis=1)) == 50
+    weights = as_seen(data).T @ variables[:, :N_CLASSES]
+    np.testing.assert_allclose(some.coef, weights[some.features], atol=1e-5)
+    learned = np.flatnonzero(variables.any(axis=1))
+    assert (found.scores(learned).argmax(axis=1) == y[learned]).mean() > 0.9
+    found.descend(ridge, 0.001, 100)
+    assert found.is_whole
+    whole = DualDescent(data, ThreadEngine(1), seed=7)
+    whole.descend(ridge, 0.001, 100)
+    assert np.isclose(found.objective(ridge), whole.objective(ridge), rtol=1e-3)
+    assert found.lower_bound(ridge) <= whole.objective(ridge) * (1 + 1e-6)
 
 
 def test_after_a_reset_a_descent_is_the_first_one():

@@ -129,7 +129,8 @@ def floats_in_format(column: pa.Array, format: NumberFormat, missing: Sequence[s
 
 def _own_numbers(texts: pa.Array) -> NDArray[np.float64]:
     """Return numbers as an array of its own: Arrow's objects behind another take 2 KB for each column."""
-    return texts.cast(pa.float64()).to_numpy().copy()
+    numbers: NDArray[np.float64] = texts.cast(pa.float64()).to_numpy()
+    return numbers.copy()
 
 
 def _with_booleans(floats: Floats, column: pa.Array) -> Floats:

@@ -153,7 +153,8 @@ class DualDescent:
         for epoch in range(most_epochs):
             began, order = time.monotonic(), self._order(learned)
             visit = self._visit(order, diagonal, math.inf if epoch else first_ends)
-            learned = order[: visit.n_samples]
+            if visit.n_samples < len(learned):
+                learned = order[: visit.n_samples]
             self.n_visited, seconds = len(learned), time.monotonic() - began
             self._epoch_seconds = seconds * len(self._visited) / max(self.n_visited, 1)
             lower += visit.gains
