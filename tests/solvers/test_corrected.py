@@ -92,6 +92,17 @@ def test_a_corrected_sample_gives_the_optimum_of_all_samples(loss, penalty, ridg
     assert np.array_equal(rounds.state.coef.features, whole.features)
 
 
+@pytest.mark.parametrize("penalty", ["l1", "l1/l2"])
+def test_two_classes_with_the_log_loss(penalty):
+    _, _, dataset = made(n=3000, n_classes=2)
+    options = {"loss": "log_loss", "penalty": penalty}
+    whole = solve(dataset, memory_limit=10**9, alpha=ALPHA, tol=1e-8, fit_intercept=True, **options)
+    rounds, certificate = corrected(dataset, 0.4, tol=1e-8, intercept=True, **options)
+    assert certificate.gap <= 1e-8
+    assert abs(certificate.upper - whole.objective) <= 2e-8 * whole.objective
+    assert np.array_equal(rounds.state.coef.features, whole.features)
+
+
 def uneven(loss, seed, share, n=900):
     """Samples of uneven classes: one has shards to itself, and one, of three samples, is not drawn."""
     generator = np.random.default_rng(seed)
