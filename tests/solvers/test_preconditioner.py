@@ -1,5 +1,7 @@
 """The preconditioner of Newton steps against the inverse of the matrix it stands for."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -11,7 +13,7 @@ from bigmc.objectives import objective
 from bigmc.solvers.sparse import margins
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.steps.preconditioner import preconditioner
+from bigmc.solvers.sparse.steps.preconditioner import block_bytes, preconditioner
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -63,6 +65,41 @@ def test_the_block_is_the_inverse_of_the_product_of_moments_and_curvature(weight
     np.testing.assert_array_equal(found.block, np.arange(d + 1))
     np.testing.assert_allclose(found.over_block(residual).ravel(), expected, rtol=1e-9)
     assert not found.diagonal.any()
+
+
+def test_dense_samples_take_little_memory_and_give_the_moments_that_they_have(monkeypatch):
+    generator = np.random.default_rng(0)
+    n, d = 400, 3000
+    X = generator.standard_normal((n, d))
+    problem = Problem(
+        Dataset.from_arrays(X, np.arange(n) % 3),
+        objective("squared_hinge", "l1/l2"),
+        1e-3,
+        None,
+        np.dtype(float),
+        ThreadEngine(1),
+    )
+    problem.rebuild_scores(Coefficients.zeros(problem.width), np.zeros(3), [])
+    entries = scipy.sparse.csr_array(X)
+    rows = Rows(entries.indptr.astype(np.int64), entries.indices.astype(np.uint32), entries.data, False)
+    ones, free = np.ones(d), np.ones((d, problem.width), bool)
+    given = problem, rows, ones, np.ones((d, problem.width)), ones, free
+    with monkeypatch.context() as patched:
+        patched.setattr("bigmc.solvers.sparse.steps.preconditioner._ENTRIES", 1 << 30)
+        at_once = preconditioner(*given)
+    tracemalloc.start()
+    found = preconditioner(*given)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < block_bytes(d, 3) + 64 * (1 << 17) + 8 * found.diagonal.size
+    np.testing.assert_array_equal(found.block, at_once.block)
+    residual = generator.standard_normal((d, problem.width))
+    np.testing.assert_array_equal(found.over_block(residual), at_once.over_block(residual))
+    own = found.block
+    moments, coupling = curvature(X[:, own], np.arange(n) % 3, 3, np.ones(n))
+    matrix = np.kron(moments, coupling) + np.eye(3 * len(own))
+    expected = np.linalg.solve(matrix, residual[own, :3].ravel())
+    np.testing.assert_allclose(found.over_block(residual).ravel(), expected, rtol=1e-8)
 
 
 def test_rare_features_keep_their_diagonal():

@@ -12,12 +12,14 @@ Their eigenvectors give the inverse, the penalty included.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import Rows
+from bigmc.solvers.sparse.coefficients import slabs
 from bigmc.solvers.sparse.margins import PairMargins
 from bigmc.solvers.sparse.problem import Problem
 
@@ -25,6 +27,8 @@ from bigmc.solvers.sparse.problem import Problem
 _MOST_FEATURES, _RAREST = 256, 10
 #: Samples their second moments are taken from, about, so many of them together.
 _SAMPLES, _TOGETHER = 4096, 512
+#: Entries looked at together: 512 samples of a dense table have millions, and each takes some 40 bytes.
+_ENTRIES = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,9 @@ def preconditioner(
 
 def _most_frequent(rows: Rows, n_features: int, n_samples: int) -> NDArray[np.int64]:
     """Return the positions of the features with the most entries, increasing, and of the intercept."""
-    counts = np.bincount(rows.slots, minlength=n_features)
+    counts = np.zeros(n_features, np.int64)
+    for some in slabs(len(rows.slots), _ENTRIES):
+        counts += np.bincount(rows.slots[some], minlength=n_features)
     if rows.constant:
         counts[-1] = n_samples
     most = np.argsort(-counts, kind="stable")[:_MOST_FEATURES]
@@ -129,16 +135,27 @@ def _second_moments(
     n_parts = max(1, min(_SAMPLES, problem.n_samples) // _TOGETHER)
     for first in np.linspace(0, max(problem.n_samples - _TOGETHER, 0), n_parts).astype(np.int64):
         last = min(first + _TOGETHER, problem.n_samples)
-        span = slice(rows.indptr[first], rows.indptr[last])
-        to = place[rows.slots[span]]
-        sample = np.repeat(np.arange(last - first), np.diff(rows.indptr[first : last + 1]))
-        there = to >= 0
         dense = np.zeros((last - first, len(block)))
-        values = rows.values[span][there] * problem.row_scale[first:last][sample[there]]
-        dense[sample[there], to[there]] = values * scale[block[to[there]]]
+        for lo, hi in _row_spans(rows.indptr, first, last):
+            span = slice(rows.indptr[lo], rows.indptr[hi])
+            to = place[rows.slots[span]]
+            sample = np.repeat(np.arange(lo, hi), np.diff(rows.indptr[lo : hi + 1]))
+            there = to >= 0
+            to, sample = to[there], sample[there]
+            values = rows.values[span][there] * problem.row_scale[sample]
+            dense[sample - first, to] = values * scale[block[to]]
         if rows.constant and place[-1] >= 0:
             dense[:, place[-1]] = 1.0
         weights = problem.weights[first:last] if len(problem.weights) else np.ones(last - first)
         total += (dense * weights[:, None]).T @ dense
         weight += float(weights.sum())
     return total / max(weight, 1e-300)
+
+
+def _row_spans(indptr: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Cut samples into spans of at most `_ENTRIES` entries, but one sample at least."""
+    while first < last:
+        end = int(np.searchsorted(indptr, indptr[first] + _ENTRIES, side="right")) - 1
+        end = min(max(end, first + 1), last)
+        yield first, end
+        first = end
