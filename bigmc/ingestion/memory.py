@@ -17,6 +17,7 @@ from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.engine.processes import ROOMY_LIMIT
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.parts.scan import Part
+from bigmc.ingestion.readers import TEXT_FORMATS
 from bigmc.ingestion.readers.parquet import DECODED
 from bigmc.ingestion.readers.record_limit import UNTOLD_BYTES, RecordLimit, bytes_of_record
 from bigmc.store.shards.memory_shard import MAX_ROWS
@@ -63,6 +64,10 @@ of libraries, memory that the allocator cannot return."""
 
 FEATURE_COST = 16
 """Bytes per feature while a shard is written: counts of its columns, and their offsets."""
+
+COLUMN_COST, FEW_COLUMNS = 6_000, 1_000
+"""Bytes for each column of a text file while pyarrow parses it, and how many columns the fixed cost covers:
+400 rows of 20,000 columns took 120 MB more than of 1,000."""
 
 NAME_COST = 256
 """Bytes per counted name: 64 in the counter, the rest while it becomes a table."""
@@ -115,6 +120,8 @@ class Load:
         Bytes of the samples of the largest part, or of a whole shard of it, roughly.
     chunk_bytes : int
         Bytes of the largest chunk of dask arrays, which are computed whole.
+    n_columns : int
+        Columns of text files, each of which takes memory while it is parsed.
     """
 
     n_features: int
@@ -128,11 +135,17 @@ class Load:
     growth: float = 0.0
     samples_bytes: int = 0
     chunk_bytes: int = 0
+    n_columns: int = 0
 
     @classmethod
     def of_features(cls, features: FeatureSpec, n_features: int, label_bytes: int) -> Load:
         """Return the load of features before there are parts."""
-        load = cls(n_features, dense=features.only_dense, label_bytes=label_bytes)
+        load = cls(
+            n_features,
+            dense=features.only_dense,
+            label_bytes=label_bytes,
+            n_columns=len(features.columns),
+        )
         if features.only_dense:
             return replace(load, row_bytes=8 * n_features)
         if not features.columns:
@@ -146,8 +159,10 @@ class Load:
 
     def of(self, parts: Sequence[Part]) -> Load:
         """Return the load with the largest record and footer of the parts."""
+        is_parsed = any(part.format in TEXT_FORMATS - {"svmlight"} for part in parts)
         return replace(
             self,
+            n_columns=self.n_columns if is_parsed else 0,
             record_bytes=max((bytes_held(part) for part in parts), default=0),
             footer_bytes=max((part.footer_bytes for part in parts), default=0),
             parquet=any(part.format == "parquet" for part in parts),
@@ -163,14 +178,21 @@ class Load:
     def n_bytes(self) -> int:
         """Bytes of a worker, excluding its buffers."""
         labels = max(0, self.label_bytes - LABELS_BYTES)
-        return FEATURE_COST * self.n_features + self.record_bytes + labels + self.footer_bytes
+        features = FEATURE_COST * self.n_features + self.column_bytes
+        return features + self.record_bytes + labels + self.footer_bytes
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes for parsing columns of text files, besides those that the fixed cost covers."""
+        return COLUMN_COST * max(0, self.n_columns - FEW_COLUMNS)
 
     def __str__(self) -> str:
         labels = f", {format_bytes(self.label_bytes)} of labels" if self.label_bytes else ""
         records = f", {format_bytes(self.record_bytes)} for the longest record" if self.record_bytes else ""
         large = self.footer_bytes > UNTOLD_BYTES
         footers = f", {format_bytes(self.footer_bytes)} for a footer of Parquet" if large else ""
-        return f"{self.n_features:,} features{labels}{records}{footers}"
+        columns = f", {self.n_columns:,} columns" if self.column_bytes else ""
+        return f"{self.n_features:,} features{columns}{labels}{records}{footers}"
 
     @property
     def other_cure(self) -> str:

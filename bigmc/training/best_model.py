@@ -18,8 +18,7 @@ from bigmc.training.limits import Limits
 from bigmc.training.ridges import Ridges
 from bigmc.training.search import Search
 from bigmc.training.sizes import smallest_good, train_with_size
-from bigmc.training.trials import Course, weighted
-from bigmc.training.validation import first_candidate
+from bigmc.training.trials import Course, first_candidate, weighted
 from bigmc.training.winner import Winner
 
 

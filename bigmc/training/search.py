@@ -21,8 +21,8 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import made_once, read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import FEWEST_SECONDS, Limits
-from bigmc.training.trials import Candidate, Course, Size, Trial, better, weightings_of
-from bigmc.training.validation import Validation, first_candidate
+from bigmc.training.trials import Candidate, Course, Size, Trial, better, first_candidate, weightings_of
+from bigmc.training.validation import Validation
 
 STEP = 10**0.5
 """Factor from one ridge or penalty to the next."""

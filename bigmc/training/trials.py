@@ -102,6 +102,11 @@ def weightings_of(dataset: Dataset) -> Mapping[str, Weighting]:
     return TABLE_WEIGHTINGS if is_table(dataset) and dataset.weighting == Weighting() else {}
 
 
+def first_candidate(dataset: Dataset) -> Candidate:
+    """Return the first candidate: a ridge only, with tf-idf on texts, scaled columns on tables."""
+    return Candidate(next(iter(weightings_of(dataset)), None))
+
+
 def is_table(dataset: Dataset) -> bool:
     """Return whether the features are numeric columns, suitable for boosting."""
     features = dataset.features

@@ -21,14 +21,14 @@ from bigmc.learners import learner_of
 from bigmc.model import Model
 from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.solvers.checkpoint import MemoryCheckpoint
-from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
-from bigmc.store.sample import draw_groups, draw_rows
+from bigmc.store.sample import draw_groups
 from bigmc.store.weighting import Weighting
-from bigmc.training.folds import FOLDS, Fold, cross_validated
+from bigmc.training.folds import Fold, cross_validated
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for
 from bigmc.training.ridges import Ridges
+from bigmc.training.search_rows import draw_search_rows, has_many_features, keeps_problems
 from bigmc.training.sizes import Duals, HeldOutRows, size_curve
 from bigmc.training.trials import (
     TRIAL_PASSES,
@@ -38,23 +38,12 @@ from bigmc.training.trials import (
     Truth,
     Verdict,
     weighted,
-    weightings_of,
 )
 
-SAMPLE_ROWS = 40_000
-"""Maximum rows of the search: a fifth of them can distinguish models that differ by half a point."""
-FEWEST_ROWS = 5_000
-"""Minimum rows of the search."""
-SAMPLE_SHARE, TRIAL_SHARE, SMALLER, FEWEST_IN_LITTLE_MEMORY = 0.25, 0.8, 0.7, 2_000
-"""Shares of the memory limit for these rows, and for rows and trials by dual coordinate descent together;
-factor on the number of rows while that does not fit, and minimum rows."""
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
 """Share of the sample to hold out, and the maximum rows."""
 SCORE_SHARE = 64
 """Bytes of the memory limit for each score of the rows that validate: they are copied."""
-_MANY_FEATURES = 1000
-"""Features above which only dual coordinate descent is tried: logistic regression and a
-penalty cost ten to forty times as much there, and gained nothing on packages, strings and questions."""
 KEPT_ENTRIES = 60_000
 """Maximum scores of a trial to keep in memory for the sum of models."""
 EVERY_FOLD, FIRST_FOLD, OTHER_FOLDS = slice(None), slice(1), slice(1, None)
@@ -63,16 +52,10 @@ PROMISING, FEWEST_PROBED = 0.0025, 200
 """Relative decrease of the log loss on the first fold with which a candidate is tried on the others even if
 no more labels are right; and minimum rows of that fold for it to decide. Of the 80 rows of a fold of crx none
 tells that another ridge lowers the log loss of all 399 by 1 %."""
-_SAMPLE_SEED, _VALID_SEED = 0x5EA2C4, 0x7A11D
+_VALID_SEED = 0x7A11D
 
 Versions = Callable[[Model], Sequence[Model]]
 """Function from a trained model to the models to judge."""
-
-
-def first_candidate(dataset: Dataset) -> Candidate:
-    """Return the first candidate: a ridge only, with tf-idf on texts, scaled columns on tables."""
-    choices = weightings_of(dataset)
-    return Candidate(next(iter(choices), None))
 
 
 class Validation:
@@ -102,18 +85,7 @@ class Validation:
         self, dataset: Dataset, engine: Engine, limits: Limits, thresholds: Thresholds = Thresholds.SHARED
     ) -> None:
         self._limits, self._stored, self.trial_seconds = limits, dataset.weighting, math.inf
-        base = weighted(dataset, first_candidate(dataset))
-        work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
-        share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
-        share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
-        sampled = dataset.decoded_bytes
-        fewest = FEWEST_IN_LITTLE_MEMORY / dataset.n_samples
-        share = min(share, max(SAMPLE_SHARE * limits.memory / max(sampled, 1), fewest))
-        self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
-        while self._is_too_large():
-            share *= SMALLER
-            del self.sample  # frees it before the next is allocated
-            self.sample, self._positions = draw_rows(base, share, _SAMPLE_SEED, engine)
+        self.sample, self._positions = draw_search_rows(dataset, engine, limits)
         self._engine = engine = engine_for(self.sample, engine)
         n, rows = self.sample.n_samples, min(HELD_OUT_ROWS, SCORE_ENTRIES // max(dataset.n_classes, 1))
         self._held_out = min(HELD_OUT, max(rows, 1) / n)
@@ -128,29 +100,11 @@ class Validation:
                 f"{n:,} rows with their labels are too few: without those held out, all are of one class",
                 "give more rows of the rare classes; bigmc train holds none out",
             )
-        problems = len(self._folds) * DualDescent.memory(self.sample) + self._of_trials
-        self._keeps_problems = len(self._folds) == 1 or problems <= TRIAL_SHARE * limits.memory
+        self._keeps_problems = keeps_problems(self.sample, limits, len(self._folds))
         self._truth = Truth.of(valid, thresholds)
         self._kept: dict[Candidate, NDArray[np.float64]] = {}
         self._first_verdicts: dict[Candidate, Verdict] = {}
         self._places = np.concatenate([fold.places for fold in self._folds])
-
-    def _is_too_large(self) -> bool:
-        """Return whether fewer rows would make dual coordinates fit into memory."""
-        if not self._has_many_features or self.sample.n_samples * SMALLER < FEWEST_IN_LITTLE_MEMORY:
-            return False
-        return DualDescent.memory(self.sample) + self._of_trials > TRIAL_SHARE * self._limits.memory
-
-    @property
-    def _of_trials(self) -> int:
-        """Bytes of the sample, and of the dual variables that trials by dual coordinates keep."""
-        sample = self.sample
-        n_folds = FOLDS if self._limits.cross_validates(sample, sample.n_samples) else 1
-        return sample.decoded_bytes + 2 * n_folds * DualDescent.memory_of_duals(sample)
-
-    @property
-    def _has_many_features(self) -> bool:
-        return int(np.count_nonzero(self.sample.column_nnz())) >= _MANY_FEATURES
 
     @property
     def n_rows(self) -> int:
@@ -177,7 +131,7 @@ class Validation:
         """Whether ridge models alone are tried, by dual coordinates, because features are many."""
         if self._limits.max_features is not None:  # `Fit` has checked that they fit into memory
             return True
-        return self._has_many_features and Ridges.memory(self.sample) <= self._limits.memory
+        return has_many_features(self.sample) and Ridges.memory(self.sample) <= self._limits.memory
 
     def solves_by_duals(self, candidate: Candidate) -> bool:
         """Return whether dual coordinates solve a candidate."""
@@ -267,6 +221,12 @@ class Validation:
         if self.solves_by_duals(candidate) and not self.sample.has_sets:
             return self._truth.share_right(self._dual_scores(candidate)[0])
         return self.attempt(candidate).quality
+
+    @property
+    def _memory_of_trials(self) -> int:
+        """Bytes for the training of a fold: the rows of the search are in memory besides."""
+        memory = self._limits.memory
+        return max(memory - self.sample.decoded_bytes, memory // 2)
 
     @property
     def _fold_seconds(self) -> float:
@@ -361,7 +321,7 @@ class Validation:
     ) -> list[tuple[NDArray[np.float64], int]]:
         """Return the scores that versions of the models give to the rows held out, and their features."""
         seconds = self._fold_seconds if isinstance(options, SparseOptions) else math.inf
-        resources = Resources(self._engine, self._limits.memory)
+        resources = Resources(self._engine, self._memory_of_trials)
         samples = self.sample.with_weighting(weighting)
         valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
         scores: list[list[NDArray[np.float64]]] = []

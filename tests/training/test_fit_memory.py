@@ -12,7 +12,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.solvers.sparse.ridge.block_plan import BlockPlan
 from bigmc.solvers.sparse.ridge.block_reader import RowBlock
 from bigmc.store.dataset import Dataset
-from bigmc.training import validation
+from bigmc.training import search_rows
 from bigmc.training.best_model import check_ridge_memory
 from bigmc.training.limits import Limits
 from bigmc.training.ridges import Ridges
@@ -48,7 +48,7 @@ def test_a_limit_too_small_for_the_ridge_model_is_refused_before_the_search(data
 
 def test_with_little_memory_the_search_reads_fewer_rows(dataset, monkeypatch):
     """Trials and the rows they read stay within the limit, where fewer rows can do that."""
-    monkeypatch.setattr(validation, "FEWEST_IN_LITTLE_MEMORY", 1000)
+    monkeypatch.setattr(search_rows, "FEWEST_IN_LITTLE_MEMORY", 1000)
     train = dataset["train"]
     needed = Ridges.memory(train) + train.nnz * (2 + train.dtype.itemsize)
     roomy, tight = (

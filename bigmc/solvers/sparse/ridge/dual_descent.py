@@ -146,25 +146,22 @@ class DualDescent:
         diagonal = self._diagonal(ridge)
         if ridge != self._ridge and self._duals.any():
             self._scale_duals(diagonal)
-        self._ridge = ridge
+        self._ridge, self.gap = ridge, 1.0
         lower = self._dual_objective(diagonal)
         began, learned = time.monotonic(), self._visited
         first_ends = began + max(ends - began, 0.0) / _FEWEST_EPOCHS
         for epoch in range(most_epochs):
             began, order = time.monotonic(), self._order(learned)
             visit = self._visit(order, diagonal, math.inf if epoch else first_ends)
-            if visit.n_samples < len(learned):
-                learned = order[: visit.n_samples]
-            self.n_visited, seconds = len(learned), time.monotonic() - began
+            self.n_visited, seconds = visit.n_samples, time.monotonic() - began
+            learned = self._visited if self.is_whole else order[: visit.n_samples]
             self._epoch_seconds = seconds * len(self._visited) / max(self.n_visited, 1)
             lower += visit.gains
-            upper = visit.losses + self._half_norm()
             if self.is_whole:
+                upper = visit.losses + self._half_norm()
                 self.gap = (upper - lower) / upper if upper > 0 else 0.0
-            has_time = time.monotonic() + seconds <= ends or (
-                epoch + 1 < _FEWEST_EPOCHS and not self.is_whole
-            )
-            if self.gap <= tol or not has_time:
+            may_end = self.is_whole or epoch + 1 >= _FEWEST_EPOCHS
+            if self.gap <= tol or (may_end and time.monotonic() + seconds > ends):
                 break
 
     @property
