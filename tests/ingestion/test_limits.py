@@ -222,6 +222,21 @@ def test_a_parquet_file_of_so_many_columns_that_its_footer_is_too_large(megabyte
     assert works_at_once(run, megabytes).n_samples == 12
 
 
+def test_a_text_file_of_many_columns(tmp_path):
+    """Each column takes memory while it is parsed, also for one row."""
+    names = [f"x{j}" for j in range(8000)]
+    rows = [",".join([*map(str, range(8000)), label]) for label in "ab" * 4]
+    (tmp_path / "t.csv").write_text("\n".join([",".join([*names, "label"]), *rows]))
+
+    def run(megabytes):
+        limits = {"memory_limit": f"{megabytes}MB", "engine": ThreadEngine(2)}
+        return api.ingest(tmp_path / "t.csv", tmp_path / "d.bigmc", dense=names, label="label", **limits)
+
+    with pytest.raises(MemoryLimitError, match="8,000 columns"):
+        run(64)
+    assert works_at_once(run).n_samples == 8
+
+
 def test_a_limit_too_small_for_any_source_names_one_that_fits_these(tmp_path):
     (tmp_path / "t.csv").write_text('text,label\n"' + "a word " * 430_000 + '",b\nshort,a\n')
 

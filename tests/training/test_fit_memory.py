@@ -60,6 +60,21 @@ def test_with_little_memory_the_search_reads_fewer_rows(dataset, monkeypatch):
     assert Ridges.memory(tight.sample) <= needed
 
 
+def test_trials_leave_memory_for_the_rows_of_the_search(dataset, monkeypatch):
+    planned = []
+
+    class Learner:
+        def train(self, samples, resources, **_):
+            planned.append(resources.memory_limit)
+            raise StopIteration
+
+    monkeypatch.setattr("bigmc.training.validation.learner_of", lambda options: Learner())
+    validation = Validation(dataset["train"], ThreadEngine(1), Limits(10**9, few_rows=0))
+    with pytest.raises(StopIteration):
+        validation.attempt(Candidate("counts", "log_loss"))
+    assert planned == [10**9 - validation.sample.decoded_bytes]
+
+
 def test_a_refusal_names_what_blocks_of_rows_take_not_all_rows():
     generator = np.random.default_rng(0)
     X = scipy.sparse.random_array((60_000, 5000), density=0.01, rng=generator, format="csr")

@@ -232,9 +232,10 @@ class FeatureSpec:
             for position in np.flatnonzero(null_mask(table.column(name))):
                 bad.setdefault(int(position), f"column {name!r} is missing")
         may_miss = frozenset(self.dense if self.takes_missing else ())
-        for name in (*self.numeric, *self.dense):
-            column = table.column(name)
-            if _is_plain(column):
+        columns = (*self.numeric, *self.dense)
+        good = numbers.read_together(columns)
+        for name in columns:
+            if name in good or _is_plain(column := table.column(name)):
                 continue
             values, absent, unreadable = numbers[name]
             if name in may_miss:

@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 from bigmc.ingestion.columns.number_formats import NumberFormat
 from bigmc.ingestion.columns.value_formats import PLAIN, ValueFormats, without_missing
 from bigmc.ingestion.hashing.categories import is_text, plain_text
+from bigmc.ingestion.readers.exact import EXACT_INTEGERS
 from bigmc.lazy import LazyModule
 
 pc = LazyModule("pyarrow.compute")
+
+FEW_ROWS, VALUES_AT_ONCE = 1000, 1 << 14
+"""Rows of a batch up to which columns are read together, and values to read at once: 100 rows of 20,000 numbers
+took 9.7 CPU seconds in place of 20."""
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -79,6 +84,31 @@ class Numbers:
                 floats = _with_booleans(floats, column)
             self._columns[name] = floats.without_odd() if name in formats.odd else floats
         return self._columns[name]
+
+    def read_together(self, names: Sequence[str]) -> frozenset[str]:
+        """Read columns of texts, some in each call of Arrow, and return those of small finite numbers alone.
+
+        The others are left for `__getitem__`. A call takes as long as hundreds of values.
+        """
+        n_rows, missing = self._table.num_rows, self._formats.missing
+        if not 0 < n_rows <= FEW_ROWS or _hold_number(tuple(missing)):
+            return frozenset()
+        plain = [name for name in names if self._is_plain_text(name)]
+        at_once, nothing = max(1, VALUES_AT_ONCE // n_rows), np.zeros(n_rows, bool)
+        for lo in range(0, len(plain), at_once):
+            some = plain[lo : lo + at_once]
+            try:
+                values = _own_numbers(pa.concat_arrays([self._table.column(name) for name in some]))
+            except pa.ArrowInvalid:
+                continue  # blank, or not a number
+            for name, column in zip(some, values.reshape(len(some), n_rows), strict=True):
+                if np.abs(column).max() < EXACT_INTEGERS:  # False for NaN
+                    self._columns[name] = Floats(column, nothing, nothing)
+        return frozenset(self._columns.keys() & set(plain))
+
+    def _is_plain_text(self, name: str) -> bool:
+        column = self._table.column(name)
+        return pa.types.is_string(column.type) and not column.null_count and self._formats.of_numbers(name).is_plain
 
 
 def as_float(column: pa.Array) -> Floats:
