@@ -35,6 +35,38 @@ def weigh_entries(indptr, slots, values, column_scale, row_scale, weighted, squa
 
 
 @kernel
+def place_weighted(columns, first, block, scales, free, out):
+    """Write the weighted entries of columns of a shard, slots `first` on, behind those its rows have.
+
+    Parameters
+    ----------
+    columns : int64 array
+        Places of the columns among those of the block, increasing.
+    first : int
+    block : (int64 array, uint16 array, array)
+        Offsets of its columns, rows and values.
+    scales : two float32 arrays
+        Of all slots, and of the rows.
+    free : int64 array of shape (n_rows,)
+        Place of the next entry of each row; moves on.
+    out : (uint32 array, float32 array, float64 array)
+        Slots and values of all entries, and the sums of the squares of the rows.
+    """
+    indptr, rows, data = block
+    column_scale, row_scale = scales
+    slots, values, squares = out
+    for p in range(np.uint64(columns.shape[0])):
+        slot = np.uint64(first) + p
+        for k in range(np.uint64(indptr[columns[p]]), np.uint64(indptr[columns[p] + 1])):
+            i = np.uint64(rows[k])
+            to = np.uint64(free[i])
+            value = np.float32(data[k] * column_scale[slot] * row_scale[i])
+            slots[to], values[to] = slot, value
+            squares[i] += value * value
+            free[i] = to + _ONE
+
+
+@kernel
 def descend_duals(order, span, rows, targets, curvature, pair, totals):
     """Move the dual variables of some classes to their best values, sample after sample.
 

@@ -32,7 +32,7 @@ from bigmc.solvers.sparse.ridge.duals import (
     visit_once,
 )
 from bigmc.solvers.sparse.ridge.lone_features import Change
-from bigmc.solvers.sparse.ridge.row_order import in_row_order
+from bigmc.solvers.sparse.ridge.row_order import ENTRIES_AT_ONCE, in_row_order
 from bigmc.solvers.sparse.state import Start
 from bigmc.store.dataset import Dataset
 
@@ -87,9 +87,7 @@ class DualDescent:
         self.features = np.flatnonzero(dataset.column_nnz()) if features is None else features
         lone = dataset.column_nnz()[self.features] == 1
         self._shared = np.flatnonzero(~lone)
-        self._rows, self._squares, self._lone = in_row_order(
-            dataset, self.features, lone, engine, fit_intercept
-        )
+        self._rows, self._squares, self._lone = in_row_order(dataset, self.features, lone, fit_intercept)
         self._change: Change | None = None
         self._targets = dataset.label_sets()
         weights = np.ones(dataset.n_samples) if sample_weight is None else sample_weight
@@ -109,8 +107,9 @@ class DualDescent:
         counts = dataset.column_nnz()
         n_lone, n_shared = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts > 1))
         width, of_feature = padded_classes(dataset.n_classes), DualDescent.memory_of_feature
-        entries = dataset.nnz * (2 * dataset.entry_bytes + 4 + 4 + dataset.dtype.itemsize)
-        per_row = 8 * 8 + 4 * dataset.most_labels()
+        decoded = max(ENTRIES_AT_ONCE, max(shard.n_rows for shard in dataset.shards))
+        entries = dataset.nnz * (4 + 4) + decoded * dataset.entry_bytes
+        per_row = 12 * 8 + 4 * dataset.most_labels()
         duals = DualDescent.memory_of_duals(dataset)
         features = of_feature(dataset.n_classes) * (n_shared + 1) + (8 * width + 40) * n_lone
         return entries + per_row * dataset.n_samples + duals + features

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,20 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.linear.arguments import Rows
-from bigmc.kernels.linear.dual_descent import weigh_entries
+from bigmc.kernels.linear.dual_descent import place_weighted, weigh_entries
 from bigmc.kernels.linear.newton import count_entries, place_entries
 from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.ridge.lone_features import LoneFeatures
+from bigmc.solvers.sparse.scratch.shard_blocks import Block as DecodedColumns
+from bigmc.solvers.sparse.scratch.shard_blocks import decoded_blocks
 from bigmc.store.block import Block, read_block
 from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import inverse
 from bigmc.store.weighting import Weighting
+
+ENTRIES_AT_ONCE = 1 << 18
+"""Entries to decode at once while rows are put in order; more of them were no faster."""
+_COLUMNS_AT_ONCE = 1 << 16
 
 _Turned = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]
 
@@ -67,7 +74,7 @@ def weighted_rows(
 
 
 def in_row_order(
-    dataset: Dataset, features: NDArray[np.int64], lone: NDArray[np.bool_], engine: Engine, constant: bool
+    dataset: Dataset, features: NDArray[np.int64], lone: NDArray[np.bool_], constant: bool
 ) -> tuple[Rows, NDArray[np.float32], LoneFeatures]:
     """Return the weighted samples as far as these features go, and the squared norms of that.
 
@@ -75,75 +82,77 @@ def in_row_order(
     """
     column_scale = dataset.column_scale()
     row_scale = dataset.row_scale(column_scale)
-    samples = dataset if column_scale is None else dataset.with_column_scale(column_scale)  # computed once
-    kinds = [_WeightedRows.to_fill(dataset, features[some]) for some in (lone, ~lone)]
-    for s in range(dataset.n_shards):  # the columns of all beside their rows would take half as much again
-        block = read_block(samples.part([s]), 0, dataset.n_features, dtype=dataset.dtype)
-        turned = [_turned(block, rows.features, engine, rows.free_slots) for rows in kinds]
-        del block
-        for rows in kinds:
-            rows.append(turned.pop(0), row_scale)
+    kinds = [_RowsToFill(dataset.n_samples, features[some], column_scale) for some in (lone, ~lone)]
+
+    def decoded() -> Iterator[
+        tuple[slice, DecodedColumns]
+    ]:  # all at once would take as much memory as the rows
+        for (lo, hi), shard in zip(itertools.pairwise(dataset.base.tolist()), dataset.shards, strict=True):
+            for block in decoded_blocks(dataset, shard, ENTRIES_AT_ONCE, _COLUMNS_AT_ONCE):
+                yield slice(lo, hi), block
+
+    for rows, block in decoded():
+        for kind in kinds:
+            kind.count(rows, block)
+    for kind in kinds:
+        kind.make_room()
+    for rows, block in decoded():
+        for kind in kinds:
+            kind.place(rows, block, row_scale[rows])
     few, many = kinds
-    alone = LoneFeatures.of(np.flatnonzero(lone), few.slots, few.indptr, few.values, few.squares)
-    squares = many.squares + alone.squares + np.float32(constant)
+    few_squares, many_squares = (rows.squares.astype(np.float32) for rows in kinds)
+    alone = LoneFeatures.of(np.flatnonzero(lone), few.slots, few.indptr, few.values, few_squares)
+    squares = many_squares + alone.squares + np.float32(constant)
     return Rows(many.indptr, many.slots, many.values, constant), squares, alone
 
 
-@dataclass
-class _WeightedRows:
-    """Weighted samples in row order, filled in from the first on.
+class _RowsToFill:
+    """Weighted samples in row order, whose entries are counted first and then placed.
 
     Attributes
     ----------
-    features, scale : arrays of shape (n_used,)
-        Features that they have, and the scale of each.
-    indptr, slots, values, squares : arrays
-        Offsets of the rows, places among the features, weighted values, and squared norms of the rows.
-    n_rows, n_entries : int
-        Filled in so far.
+    indptr, slots, values : arrays
+        Offsets of the rows, places among the features, and weighted values.
+    squares : float64 array of shape (n_samples,)
+        Squared norms of the rows.
     """
 
-    features: NDArray[np.int64]
-    scale: NDArray[np.float32]
-    indptr: NDArray[np.int64]
     slots: NDArray[np.uint32]
     values: NDArray[np.float32]
-    squares: NDArray[np.float32]
-    n_rows: int = 0
-    n_entries: int = 0
 
-    @classmethod
-    def to_fill(cls, dataset: Dataset, features: NDArray[np.int64]) -> _WeightedRows:
-        """Return room for all samples with these features."""
-        nnz, n_samples = int(dataset.column_nnz(features).sum()), dataset.n_samples
-        scale = scales_of(dataset.column_scale(), features)
-        slots, values = np.empty(nnz, np.uint32), np.empty(nnz, np.float32)
-        squares = np.empty(n_samples, np.float32)
-        return cls(features, scale, np.zeros(n_samples + 1, np.int64), slots, values, squares)
+    def __init__(
+        self, n_samples: int, features: NDArray[np.int64], column_scale: NDArray[np.float32] | None
+    ) -> None:
+        self._features, self._scale = features, scales_of(column_scale, features)
+        self.indptr, self.squares = np.zeros(n_samples + 1, np.int64), np.zeros(n_samples)
 
-    @property
-    def free_slots(self) -> NDArray[np.uint32]:
-        """Slots of the rows to come."""
-        return self.slots[self.n_entries :]
+    def count(self, rows: slice, block: DecodedColumns) -> None:
+        """Count the entries of a block in some rows."""
+        lo, hi = self._span(block)
+        counts = self.indptr[rows.start + 1 : rows.stop + 1]
+        count_entries(self._features[lo:hi] - block.lo, block.indptr, block.indices, counts)
 
-    def append(self, turned: _Turned, row_scale: NDArray[np.float32]) -> None:
-        """Weight the next rows, whose slots are in `free_slots`."""
-        indptr, slots, stored = turned
-        rows = slice(self.n_rows, self.n_rows + len(indptr) - 1)
-        entries = slice(self.n_entries, self.n_entries + len(slots))
-        own = self.values[entries], self.squares[rows]
-        weigh_entries(indptr, slots, stored, self.scale, row_scale[rows], *own)
-        self.indptr[rows.start + 1 : rows.stop + 1] = self.n_entries + indptr[1:]
-        self.n_rows, self.n_entries = rows.stop, entries.stop
+    def make_room(self) -> None:
+        """Allocate the entries, all of which are counted."""
+        np.cumsum(self.indptr, out=self.indptr)
+        self._free, nnz = self.indptr[:-1].copy(), int(self.indptr[-1])
+        self.slots, self.values = np.empty(nnz, np.uint32), np.empty(nnz, np.float32)
+
+    def place(self, rows: slice, block: DecodedColumns, row_scale: NDArray[np.float32]) -> None:
+        """Place the entries of a block in some rows, behind those of earlier features."""
+        lo, hi = self._span(block)
+        columns, entries = self._features[lo:hi] - block.lo, (block.indptr, block.indices, block.data)
+        out = self.slots, self.values, self.squares[rows]
+        place_weighted(columns, lo, entries, (self._scale, row_scale), self._free[rows], out)
+
+    def _span(self, block: DecodedColumns) -> tuple[int, int]:
+        """Return the range of the features that are among the columns of a block."""
+        lo, hi = np.searchsorted(self._features, (block.lo, block.hi))
+        return int(lo), int(hi)
 
 
-def _turned(
-    block: Block, features: NDArray[np.int64], engine: Engine, room: NDArray[np.uint32] | None = None
-) -> _Turned:
-    """Return offsets, places among the features, and stored values of the samples in row order.
-
-    The places are written to the beginning of `room`, if there is some.
-    """
+def _turned(block: Block, features: NDArray[np.int64], engine: Engine) -> _Turned:
+    """Return offsets, places among the features, and stored values of the samples in row order."""
     base, shards = block.base, range(len(block.indptr))
     indptr = np.zeros(int(base[-1]) + 1, np.int64)
 
@@ -156,8 +165,7 @@ def _turned(
     np.cumsum(indptr, out=indptr)
     free = indptr[:-1].copy()
     nnz = int(indptr[-1])
-    slots = np.empty(nnz, np.uint32) if room is None else room[:nnz]
-    values = np.empty(nnz, block.data.dtype)
+    slots, values = np.empty(nnz, np.uint32), np.empty(nnz, block.data.dtype)
 
     def place(s: int) -> None:
         shard = (block.indptr[s], block.indices, block.data)
