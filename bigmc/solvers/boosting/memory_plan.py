@@ -21,6 +21,8 @@ _SINGLE_PRECISION_TOL = 1e-5
 _SMALL_WEIGHTS = 4 << 20
 #: Maximum decoded bytes of a streamed block; larger ones are no faster.
 _LARGEST_BLOCK = 64 << 20
+#: Decoded bytes of a block whose codes are kept: the first with which they fit. The fewer, the fewer tables.
+_KEPT_BLOCKS = (_LARGEST_BLOCK, 16 << 20, 4 << 20)
 #: Maximum columns of a block: the data kept of each is small compared with the block.
 _BLOCK_COLUMNS = 1 << 16
 #: Learners of every class that must fit if all codes are kept in memory.
@@ -47,15 +49,17 @@ class _Needs:
 
     `fixed` has name and bytes of every array whose size does not depend on the limit; `thread` the bytes
     of one thread; `learner` the maximum bytes of the answer of one learner while it is searched for and
-    afterwards; `codes` those of all columns and of what is read to make them; `largest_column` those of
-    the smallest block that can hold every column; `entry` those of an entry; `columns` is the maximum of
-    a block. `tables` are the bytes of the codes of all columns that trees may cut, side by side.
+    afterwards; `codes` those of all columns, `decoded` those of what is read to make them;
+    `largest_column` those of the smallest block that can hold every column; `entry` those of an entry;
+    `columns` is the maximum of a block. `tables` are the bytes of the codes of all columns that trees may
+    cut, side by side.
     """
 
     fixed: tuple[tuple[str, int], ...]
     thread: int
     learner: int
     codes: int
+    decoded: int
     largest_column: int
     entry: int
     columns: int
@@ -218,7 +222,8 @@ def _needs(dataset: AnyColumns, dtype: np.dtype[Any], depth: int, cut_kind: CutK
         thread=_THREAD + 16 * n_classes * tile_rows(n_classes) + (4 * n if trees else 0),
         # While a tree grows, it has a bit for every sample and node of the last level.
         learner=2 * answer + (max(2, 2 ** (depth - 4) + 1) * n if trees else 0),
-        codes=held + min(dataset.nnz * entry, _LARGEST_BLOCK),
+        codes=held,
+        decoded=dataset.nnz * entry,
         largest_column=longest * entry + 2 * dataset.n_shards * 8,
         entry=entry,
         columns=min(n_features, _BLOCK_COLUMNS),
@@ -232,13 +237,15 @@ def _layout(needs: _Needs, limit: int, block_bytes: int | None) -> _Layout:
     """Return the layout of a limit: everything in memory if the learners have space too, else blocks."""
     items, threads = needs.resident(limit), needs.threads(limit)
     histograms = limit // _HISTOGRAMS_PART if needs.grows_trees else 0
-    kept = [*items, ("codes", needs.codes), ("histograms", histograms)]
-    spare = Plan.of(limit, kept).free - _MANY_LEARNERS * needs.learner * needs.n_classes
-    if block_bytes is None and spare >= 0:
-        block_bytes = max(_LARGEST_BLOCK, needs.largest_column)
-        tables = min(needs.tables, spare // _TABLES_PART)
-        in_memory = Plan.of(limit, [*kept, ("tables of codes", tables)])
-        return _Layout(in_memory, True, block_bytes, threads, _LARGEST_BLOCK, histograms, tables)
+    for largest in _KEPT_BLOCKS if block_bytes is None else ():
+        block = max(largest, needs.largest_column)
+        codes = needs.codes + min(needs.decoded, block)
+        kept = [*items, ("codes", codes), ("histograms", histograms)]
+        spare = Plan.of(limit, kept).free - _MANY_LEARNERS * needs.learner * needs.n_classes
+        if spare >= 0:
+            tables = min(needs.tables, spare // _TABLES_PART)
+            in_memory = Plan.of(limit, [*kept, ("tables of codes", tables)])
+            return _Layout(in_memory, True, block, threads, largest, histograms, tables)
     if block_bytes is None:
         block_bytes = min(_LARGEST_BLOCK, Plan.of(limit, items).free // 5)
     block_bytes = max(block_bytes, needs.largest_column)
