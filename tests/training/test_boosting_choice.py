@@ -191,12 +191,13 @@ def test_labels_that_depend_on_many_cuts_together_have_deeper_trees(tmp_path, fe
     assert choose_boosting(*searched(X, y), tmp_path).options.max_depth == DEEPER
 
 
-@pytest.mark.parametrize(("similar", "share"), [(True, 0.1), (False, 0.5)])
+@pytest.mark.parametrize(("similar", "more", "share"), [(True, 10, 0.1), (False, 10, 0.5), (False, 4, 0.4)])
 def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
-    tmp_path, few_rounds, monkeypatch, similar, share
+    tmp_path, few_rounds, monkeypatch, similar, more, share
 ):
     """Of sixty columns that show three hidden ones six do; two that matter together are rarely among six."""
     monkeypatch.setattr(boosting, "MOST_COLUMNS", 6)
+    monkeypatch.setattr(boosting, "MORE_COLUMNS", more)
     generator = np.random.default_rng(6)
     if similar:
         shown = generator.normal(size=(200, 3))
