@@ -56,11 +56,14 @@ def column_runs(
         lo = int(features[first])
         last = int(np.searchsorted(features, lo + WINDOW_FEATURES))
         offsets = shard.indptr(lo, int(features[last - 1]) + 1)
-        columns = features[first:last] - lo
-        starts, stops = offsets[columns], offsets[columns + 1]
-        breaks = np.flatnonzero(starts[1:] - stops[:-1] > GAP_ENTRIES) + 1
+        if last - first == len(offsets) - 1:  # all of them
+            starts, stops, breaks = offsets[:-1], offsets[1:], np.empty(0, np.int64)
+        else:
+            columns = features[first:last] - lo
+            starts, stops = offsets[columns], offsets[columns + 1]
+            breaks = np.flatnonzero(starts[1:] - stops[:-1] > GAP_ENTRIES) + 1
         at = 0
-        while at < len(columns):
+        while at < len(starts):
             end = int(np.searchsorted(stops, starts[at] + most, side="right"))
             end = min(end, at + most_columns)
             gap = int(np.searchsorted(breaks, at, side="right"))

@@ -168,8 +168,11 @@ def plan_blocks(
     single feature does not fit.
     """
     counts = np.asarray(column_nnz, np.int64)
-    cost = np.concatenate([[0], np.cumsum(counts * (INDEX_BYTES + itemsize) + n_shards * OFFSET_BYTES)])
     budget = block_bytes - n_shards * OFFSET_BYTES  # a block has one offset more than features
+    whole = int(counts.sum()) * (INDEX_BYTES + itemsize) + len(counts) * n_shards * OFFSET_BYTES
+    if len(counts) and whole <= budget:
+        return [(0, len(counts))]
+    cost = np.concatenate([[0], np.cumsum(counts * (INDEX_BYTES + itemsize) + n_shards * OFFSET_BYTES)])
     ranges = []
     lo = 0
     while lo < len(counts):

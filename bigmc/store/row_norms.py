@@ -17,8 +17,9 @@ PIECE_FEATURES = 1 << 17
 def row_squares(store: ColumnStore, column_scale: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the squared norm of every row, shard by shard, in the memory of a few chunks."""
     squares = np.zeros(int(store.base[-1]), np.float64)
-    indices = np.empty(PIECE_ENTRIES, np.uint16)
-    data = np.ones(PIECE_ENTRIES, store.dtype)
+    most = min(PIECE_ENTRIES, max((shard.nnz for shard in store.shards), default=0))
+    indices = np.empty(most, np.uint16)
+    data = np.ones(most, store.dtype)
     for s, shard in enumerate(store.shards):
         lo = 0
         while lo < store.n_features:

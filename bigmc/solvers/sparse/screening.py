@@ -141,8 +141,9 @@ class Screening:
         reach = conversion * np.sqrt(2.0 * (max(upper - lower, 0.0) + rounding))
         kept = self.zero[weighted]
         for start in range(0, len(self.zero), _CHUNK):
-            some = slice(start, start + _CHUNK)
-            known = self.curvatures[some] >= 0.0
-            radius = reach * np.sqrt(np.maximum(self.curvatures[some], 0.0, dtype=np.float64))
-            self.zero[some] |= known & (scale * self.norms[some] + radius < alpha * (1.0 - _SLACK))
+            some = start + self.remaining(start, start + _CHUNK)  # of hashed texts, few features occur at all
+            curvatures = self.curvatures[some]
+            radius = reach * np.sqrt(np.maximum(curvatures, 0.0, dtype=np.float64))
+            proved = (curvatures >= 0.0) & (scale * self.norms[some] + radius < alpha * (1.0 - _SLACK))
+            self.zero[some[proved]] = True
         self.zero[weighted] = kept

@@ -182,7 +182,10 @@ def _curvatures(problem: Problem, part: _Part) -> NDArray[np.float64]:
 
 def _equal_parts(block: Block, positions: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Cut some columns of a block into parts of about equal work."""
-    entries = (block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0)[positions]
+    if 2 * len(positions) < block.indptr.shape[1]:  # of hashed texts, few features occur at all
+        entries = (block.indptr[:, positions + 1] - block.indptr[:, positions]).sum(axis=0)
+    else:
+        entries = (block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0)[positions]
     work = np.cumsum(entries + block.indptr.shape[0])
     cuts = np.searchsorted(work, np.linspace(0, work[-1], _PARTS + 1)[1:-1])
     return [part for part in np.split(np.arange(len(positions)), cuts) if len(part)]
