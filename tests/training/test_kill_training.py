@@ -56,7 +56,7 @@ def steps(request, monkeypatch):
 
 
 def train(dataset: Path, to: Path) -> dict:
-    return api.train("sparse", dataset, to, alpha=3e-2, tol=1e-6, memory_limit="64MB", engine=ThreadEngine(1))
+    return api.train("sparse", dataset, to, alpha=8e-2, tol=1e-7, memory_limit="64MB", engine=ThreadEngine(1))
 
 
 @pytest.fixture
