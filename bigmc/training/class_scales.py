@@ -46,7 +46,8 @@ class ClassScales(NamedTuple):
 
     def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scaled scores, shape (n_rows, n_classes)."""
-        return scores * np.array(self.factors) + np.array(self.offsets)
+        scaled: NDArray[np.float64] = scores * np.array(self.factors) + np.array(self.offsets)
+        return scaled
 
 
 def choose_class_scales(
