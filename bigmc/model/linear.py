@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -146,6 +146,21 @@ class LinearModel(Model):
     def used_features(self) -> NDArray[np.int64]:
         """Features with weight, increasing."""
         return self.features
+
+    def with_scaled_classes(self, factors: Sequence[float], offsets: Sequence[float]) -> Self:
+        """Return the model whose scores of each class are multiplied by a factor, with an offset added.
+
+        Rounded weights stay whole multiples of a step. Objective and certificate stay those of the weights
+        as they were trained.
+        """
+        scale = np.array(factors)
+        intercept = self.intercept * scale + np.array(offsets)
+        if self.step is None:
+            coef = self.coef * scale.astype(self.coef.dtype)
+            return replace(self, coef=coef, intercept=intercept, gradient_norms=None)
+        step = (self.step * scale).astype(np.float32)
+        coef = weights_of(multiples_of(self.coef, self.step), step)
+        return replace(self, coef=coef, intercept=intercept, step=step, gradient_norms=None)
 
     def class_weights(self, c: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Return the features with weight and their weights for class number `c`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -11,14 +12,18 @@ from bigmc.errors import DataError
 from bigmc.learners import learner_of
 from bigmc.learners.sparse import SparseLearner
 from bigmc.model import Model
+from bigmc.model.fit_calibration import fit_shares
+from bigmc.options.learners import SparseOptions
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import DualDescent, check_memory
 from bigmc.store.dataset import Dataset
+from bigmc.training.class_scales import choose_class_scales
 from bigmc.training.limits import Limits
 from bigmc.training.ridges import Ridges
 from bigmc.training.search import Search
 from bigmc.training.sizes import smallest_good, train_with_size
 from bigmc.training.trials import Course, first_candidate, weighted
+from bigmc.training.validation import SCALED_FOLDS
 from bigmc.training.winner import Winner
 
 
@@ -49,6 +54,28 @@ def linear_winner(course: Course, data: Dataset, limits: Limits) -> Winner:
         return Winner.of(course.best, None, limits.max_features)
     size = smallest_good(course.sizes, limits.max_features, course.n_held_out)
     return Winner.of(course.best, size, limits.max_features)
+
+
+def with_class_scales(winner: Winner, search: Search, trial_seconds: float) -> Winner:
+    """Return a winner with a factor and an offset for each class, if rows held out gain by them.
+
+    Only ridge models of single labels have them, and only if there is time for the trainings.
+    """
+    validation, candidate, size = search.validation, winner.candidate, winner.size
+    if (
+        winner.kind != SparseOptions.learner
+        or size is None
+        or candidate is None
+        or validation.sample.has_sets
+    ):
+        return winner
+    if not search.has_time(SCALED_FOLDS * trial_seconds):
+        return winner
+    scores, codes = validation.scores_of_size(candidate, size)
+    scales = choose_class_scales(scores, codes, winner.calibration)
+    if scales is None:
+        return winner
+    return replace(winner, class_scales=scales, calibration=fit_shares(scales(scores), codes))
 
 
 def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
@@ -96,7 +123,7 @@ def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, M
     search = Search(data, engine, limits)
     course = search.run()
     course = course._replace(sizes=search.sizes(course.best.candidate))
-    winner = linear_winner(course, data, limits)
+    winner = with_class_scales(linear_winner(course, data, limits), search, course.best.seconds)
     if winner.size is None:
         samples = winner.samples(data)
         learner = learner_of(winner.options(samples))

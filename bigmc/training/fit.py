@@ -17,16 +17,22 @@ from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
 from bigmc.model import Model
-from bigmc.model.calibration import MOST_ROWS
+from bigmc.model.calibration import MOST_ROWS, Calibration
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import exclusive
-from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import made_once, read_work_file, write_work_file
 from bigmc.store.sample import draw_rows
-from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
+from bigmc.training.best_model import (
+    check_max_features,
+    check_ridge_memory,
+    linear_winner,
+    with_class_scales,
+)
 from bigmc.training.boosting import Boosting, choose_boosting, is_for_boosting
+from bigmc.training.class_scales import ClassScales
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
 from bigmc.training.fit_target import refuse_other_file
@@ -39,7 +45,7 @@ from bigmc.training.trials import Course, Size, Truth, better
 from bigmc.training.validation import SCORE_SHARE
 from bigmc.training.winner import Splits, Winner
 
-ASKED, RESULT = "asked.json", "result.json"
+ASKED, RESULT, SCALES = "asked.json", "result.json", "scales.json"
 INTERVAL_Z = 1.959964
 """Quantile of the normal distribution for intervals of 95 %."""
 _CALIBRATION_SEED, _CALIBRATION_SHARE = 0xCA11, 0.125
@@ -110,6 +116,7 @@ class Fit:
             if course.sizes:
                 self._models.searched = search.validation.duals(course.best.candidate)
             winner, rivals = self._choose(course, rival, summed)
+            winner = self._class_scaled(winner, search, course)
             del search, rival  # frees the rows of the search
             tidy_after(self._data)
             measured = self._measured(winner, course)
@@ -166,6 +173,20 @@ class Fit:
         both, calibration = (added, boosted), summed.trial.calibration
         return Winner("sum", None, calibration, parts=both, part_weights=summed.weights), rivals
 
+    def _class_scaled(self, winner: Winner, search: Search, course: Course) -> Winner:
+        """Return the winner with the scales of its classes, found before if the run was killed since."""
+
+        def found() -> Mapping[str, Any]:
+            chosen = with_class_scales(winner, search, course.best.seconds)
+            return {"scales": chosen.class_scales, "calibration": asdict(chosen.calibration)}
+
+        fields = made_once(self._folder / SCALES, found, self._folder)
+        if fields["scales"] is None:
+            return winner
+        factors, offsets = fields["scales"]
+        scales = ClassScales(tuple(factors), tuple(offsets))
+        return replace(winner, class_scales=scales, calibration=Calibration(**fields["calibration"]))
+
     def _boosts(self) -> bool:
         return self._limits.max_features is None and is_for_boosting(self._data, self._limits.memory)
 
@@ -182,7 +203,10 @@ class Fit:
         by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
         shares = {}
         if same or self._models.has_time:
-            ridge = figures if same else self._figures(self._models.plain(plain, linear), plain)
+            ridge = figures
+            if not same or winner.class_scales is not None:
+                model = self._models.tested(winner) if same else self._models.plain(plain, linear)
+                ridge = self._figures(model, plain)
             shares["plain_ridge"] = ridge[by]
         if not self._data.has_sets:
             counts = self._test.class_counts()
@@ -212,7 +236,8 @@ class Fit:
         n_bytes = test.decoded_bytes
         share = min(1.0, rows / test.n_samples, _CALIBRATION_SHARE * self._limits.memory / max(n_bytes, 1))
         drawn, _ = draw_rows(test, share, _CALIBRATION_SEED, self._engine)
-        verdict = Truth.of(drawn, self._splits.thresholds).judge(model.dataset_scores(drawn))
+        scores = winner.scaled(model).dataset_scores(drawn)
+        verdict = Truth.of(drawn, self._splits.thresholds).judge(scores)
         return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _save(self, model: Model, course: Course, winner: Winner, split: str) -> None:
@@ -227,6 +252,8 @@ class Fit:
         }
         if winner.candidate is not None and winner.candidate.weighting is not None:
             params["weighting"] = winner.candidate.weighting
+        if winner.class_scales is not None:
+            params["class_scales"] = winner.class_scales._asdict()
         completed = winner.completed(model)
         label = self._data.label_source  # a model trained on rows in memory lacks it
         replace(completed, params=params, names=names, label_source=label).save(self._target)

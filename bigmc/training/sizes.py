@@ -138,6 +138,19 @@ def size_curve(
     return tuple(sizes)
 
 
+def scores_of_size(
+    folds: Sequence[HeldOutRows], candidate: Candidate, share: float, most: int | None, engine: Engine
+) -> list[NDArray[np.float64]]:
+    """Return the scores of the rows of each fold by models with a share of the features, at most `most`."""
+    scores = []
+    for rows in folds:
+        shrinking = _Shrinking(rows, candidate, engine, math.inf)
+        n = shrinking.n_used if share == 1.0 else math.ceil(share * shrinking.n_used)
+        n = n if most is None else min(n, most)
+        scores.append(shrinking.whole_scores() if n >= shrinking.n_used else shrinking.scores(n))
+    return scores
+
+
 class _Shrinking:
     """Models of one fold with fewer and fewer features; each starts from the one before."""
 

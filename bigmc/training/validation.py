@@ -29,7 +29,7 @@ from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for
 from bigmc.training.ridges import Ridges
 from bigmc.training.search_rows import draw_search_rows, has_many_features, keeps_problems
-from bigmc.training.sizes import Duals, HeldOutRows, size_curve
+from bigmc.training.sizes import Duals, HeldOutRows, scores_of_size, size_curve
 from bigmc.training.trials import (
     TRIAL_PASSES,
     Candidate,
@@ -52,6 +52,9 @@ PROMISING, FEWEST_PROBED = 0.0025, 200
 """Relative decrease of the log loss on the first fold with which a candidate is tried on the others even if
 no more labels are right; and minimum rows of that fold for it to decide. Of the 80 rows of a fold of crx none
 tells that another ridge lowers the log loss of all 399 by 1 %."""
+SCALED_ROWS, SCALED_FOLDS = 8_000, 3
+"""Maximum rows of which more are held out to fit factors and offsets of classes than to choose settings, and
+folds of a fifth of them: each takes the time of a trial."""
 _VALID_SEED = 0x7A11D
 
 Versions = Callable[[Model], Sequence[Model]]
@@ -160,6 +163,31 @@ class Validation:
         return size_curve(
             folds, lambda scores: self.verdict(self._in_order(scores)), candidate, most, self._engine, ends
         )
+
+    def scores_of_size(
+        self, candidate: Candidate, size: Size
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Return the scores of rows held out, by ridge models of a size, and the classes of these rows.
+
+        Where all rows are at most `SCALED_ROWS`, and not cross-validated, further folds are held out.
+        """
+        samples, folds = weighted(self.sample, candidate), self._folds
+        known = [Duals(fold.ridges.duals(candidate, self._fold_seconds)) for fold in folds]
+        for fold in folds:
+            fold.ridges.release()
+        starts: Sequence[Duals | None] = known
+        if not self.cross_validates and self.n_rows <= SCALED_ROWS:
+            others = cross_validated(self.sample, self._engine, _VALID_SEED)
+            new = [f for f in others if not np.intersect1d(f.places, folds[0].places).size]
+            folds = [*folds, *new[: SCALED_FOLDS - 1]]
+            starts = [*known, *[None] * (len(folds) - 1)]
+        rows = [
+            HeldOutRows(samples, fold.weights, fold.places, start)
+            for fold, start in zip(folds, starts, strict=True)
+        ]
+        scores = scores_of_size(rows, candidate, size.share, self._limits.max_features, self._engine)
+        codes = self.sample.labels()[np.concatenate([fold.places for fold in folds])]
+        return np.concatenate(scores), codes
 
     def attempt(self, candidate: Candidate, rival: Trial | None = None) -> Trial:
         """Train on the rows of the sample that are not held out, and judge on the others.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bigmc.model import Model
+from bigmc.model import LinearModel, Model
 from bigmc.model.calibration import Calibration
 from bigmc.options.learners import BoostOptions, LearnerOptions
 from bigmc.store.dataset import Dataset
+from bigmc.training.class_scales import ClassScales
 from bigmc.training.label_thresholds import Threshold, Thresholds
 from bigmc.training.trials import Candidate, Size, Trial, weighted
 
@@ -54,6 +55,8 @@ class Winner:
         The models of a sum, the linear one first; empty for a single model.
     part_weights : tuple of float
         Weights of their scores in the sum.
+    class_scales : ClassScales or None
+        Factors and offsets of the scores of a linear model, which become part of its weights.
     """
 
     kind: str
@@ -65,6 +68,7 @@ class Winner:
     max_features: int | None = None
     parts: tuple[Winner, ...] = ()
     part_weights: tuple[float, ...] = ()
+    class_scales: ClassScales | None = None
 
     @classmethod
     def of(cls, trial: Trial, size: Size | None = None, max_features: int | None = None) -> Winner:
@@ -91,10 +95,18 @@ class Winner:
         return f"{said}, mean of {self.boosting.n_models}" if self.boosting.n_models > 1 else said
 
     def completed(self, model: Model) -> Model:
-        """Return a model with the calibration and threshold that held-out rows gave."""
+        """Return a model with the scales, calibration and threshold that held-out rows gave."""
+        model = self.scaled(model)
         if self.threshold is None:
             return replace(model, calibration=self.calibration)
         return replace(model, calibration=self.calibration, label_threshold=self.threshold)
+
+    def scaled(self, model: Model) -> Model:
+        """Return a model with the factors and offsets of its classes."""
+        if self.class_scales is None:
+            return model
+        assert isinstance(model, LinearModel)
+        return model.with_scaled_classes(*self.class_scales)
 
     def samples(self, dataset: Dataset) -> Dataset:
         """Return samples as the learner weights them."""
