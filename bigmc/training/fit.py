@@ -289,17 +289,19 @@ class Fit:
             "n_classes": model.n_classes,
             **measured,  # type: ignore[typeddict-item]
             "rivals": rivals,
-            "notes": _notes_on_time(winner, n_rows, bounds),
+            "notes": _notes(winner, n_rows, bounds),
         }
 
 
-def _notes_on_time(winner: Winner, n_rows: int | None, bounds: Mapping[str, float]) -> list[str]:
-    """Return what the model is without because its time was over."""
+def _notes(winner: Winner, n_rows: int | None, bounds: Mapping[str, float]) -> list[str]:
+    """Return what the certificate does not cover, and what the model is without because its time was over."""
     notes = []
     if n_rows is not None:
         notes.append(f"{'training' if winner.size else 'boosting'} had time for {n_rows:,} rows only")
     if winner.size and math.isinf(bounds["upper"]):
         notes.append("there was no time for a certificate")
+    elif winner.class_scales is not None:
+        notes.append("classes have factors and offsets; the certificate is that of the weights before these")
     return notes
 
 

@@ -139,14 +139,13 @@ def size_curve(
 
 
 def scores_of_size(
-    folds: Sequence[HeldOutRows], candidate: Candidate, share: float, most: int | None, engine: Engine
+    folds: Sequence[HeldOutRows], candidate: Candidate, size: Size, most: int | None, engine: Engine
 ) -> list[NDArray[np.float64]]:
-    """Return the scores of the rows of each fold by models with a share of the features, at most `most`."""
+    """Return the scores of the rows of each fold by models of a size, with at most `most` features."""
     scores = []
     for rows in folds:
         shrinking = _Shrinking(rows, candidate, engine, math.inf)
-        n = shrinking.n_used if share == 1.0 else math.ceil(share * shrinking.n_used)
-        n = n if most is None else min(n, most)
+        n = size.count(shrinking.n_used, most)
         scores.append(shrinking.whole_scores() if n >= shrinking.n_used else shrinking.scores(n))
     return scores
 

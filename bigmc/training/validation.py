@@ -185,7 +185,7 @@ class Validation:
             HeldOutRows(samples, fold.weights, fold.places, start)
             for fold, start in zip(folds, starts, strict=True)
         ]
-        scores = scores_of_size(rows, candidate, size.share, self._limits.max_features, self._engine)
+        scores = scores_of_size(rows, candidate, size, self._limits.max_features, self._engine)
         codes = self.sample.labels()[np.concatenate([fold.places for fold in folds])]
         return np.concatenate(scores), codes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,11 @@ class ValueFormats:
 
     def format_of(self, column: str) -> ValueFormat | None:
         """Return the format of a column; None for the usual one of programs."""
-        return dict(self.formats).get(column)
+        return self._by_column.get(column)
+
+    @cached_property
+    def _by_column(self) -> Mapping[str, ValueFormat]:
+        return dict(self.formats)  # of thousands of columns, each is asked for in every batch
 
     def of_numbers(self, column: str) -> NumberFormat:
         """Return the format of a column of numbers."""
