@@ -124,10 +124,10 @@ def fit(
             forget_tables()  # training hashes nothing
             tidy_after(data)
             refit = options.get("split") is None
-        left = max(seconds - (time.monotonic() - started), 0.0)
+        seconds = max(seconds - (time.monotonic() - started), 0.0)
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
-        limits = Limits.of_time(limit, seconds, left, max_features)
+        limits = Limits(limit, seconds, max_features)
         with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
             result = Fit(data, target, splits, limits, workers, progress).run()
     result["columns"] = _columns(data.features, kinds.left_out)

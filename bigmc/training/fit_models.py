@@ -15,7 +15,7 @@ from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.training.in_time import train_in_time
-from bigmc.training.limits import Limits, tidy_after
+from bigmc.training.limits import FEWEST_SECONDS, Limits, tidy_after
 from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
 from bigmc.training.winner import Splits, Winner
 
@@ -92,7 +92,7 @@ class FitModels:
     ) -> None:
         self._data, self._splits, self._memory = data, splits, limits.memory
         self._engine, self._folder, self._progress = engine, folder, progress
-        self._deadlines, self._fewest_seconds = Deadlines(limits.seconds), limits.fewest_seconds
+        self._deadlines = Deadlines(limits.seconds)
         self._train = data[splits.train]
         self._tests = bool(data.splits.get(splits.test))
         self._tested: Duals | None = None
@@ -170,7 +170,7 @@ class FitModels:
         tidy_after(self._data)  # frees what measuring the previous model needed
         began = time.monotonic()
         # a training cut off early would choose other features than those that the search judged
-        ends = max(self._next_end(samples), began + self._fewest_seconds)
+        ends = max(self._next_end(samples), began + FEWEST_SECONDS)
         trained = train_with_size(samples, winner, self._engine, start, ends, after)
         self._deadlines.took(began, trained.model.n_iter + 1)
         return trained
@@ -184,7 +184,7 @@ class FitModels:
             tidy_after(self._data)
             began = time.monotonic()
             resources = Resources(self._engine, self._memory, self._progress, self._next_end(samples))
-            model = train_in_time(winner, samples, resources, work, start, self._fewest_seconds)
+            model = train_in_time(winner, samples, resources, work, start)
             self._deadlines.took(began, max(model.n_passes, 1.0))
             model.save(file)
             del model  # the one from the file lacks what is not saved, as after a kill

@@ -33,12 +33,7 @@ _SEED = 0x71ED
 
 
 def train_in_time(
-    winner: Winner,
-    samples: Dataset,
-    resources: Resources,
-    work: Path,
-    start: Model | None = None,
-    fewest_seconds: float = FEWEST_SECONDS,
+    winner: Winner, samples: Dataset, resources: Resources, work: Path, start: Model | None = None
 ) -> Model:
     """Train a winner on samples, or on as many of them as it has time for.
 
@@ -48,14 +43,12 @@ def train_in_time(
     samples : Dataset
     resources : Resources
         At its end training stops with the best model so far. A training on few rows takes no longer than
-        trials of the search did, and is not stopped; one on all rows, if these are few, has
-        `fewest_seconds`.
+        trials of the search did, and is not stopped; one on all rows, if these are few, has `FEWEST_SECONDS`.
     work : Path
         Folder for the checkpoint of a training on all samples, from which it continues. One on some samples
         begins anew, since the time that is left then decides how many.
     start : Model, optional
         A similar model to start from.
-    fewest_seconds : float, optional
 
     Returns
     -------
@@ -69,7 +62,7 @@ def train_in_time(
         return _trained(winner, rows, resources, work, start)
     began = time.monotonic()
     if boosting.n_models > 1 or few > 1 / 3:
-        ends = max(resources.ends, began + fewest_seconds)
+        ends = max(resources.ends, began + FEWEST_SECONDS)
         return _trained(winner, rows, replace(resources, ends=ends), work, start)
     drawn, _ = draw_rows(rows, few, _SEED, resources.engine)
     if np.count_nonzero(drawn.class_counts()) < 2:  # nothing can be learned from one class

@@ -15,9 +15,8 @@ SAMPLE_WORK = 200_000_000
 """Maximum product of non-zeros of these rows and classes."""
 SCORE_ENTRIES = 16_000_000
 """Maximum number of scores of the validation rows."""
-FEWEST_SECONDS, FEWEST_SHARE = 10.0, 0.2
-"""Seconds that a training may take however little time is left, so that few depend on the machine; and the
-share of the whole time that they may be."""
+FEWEST_SECONDS = 10.0
+"""Seconds that a trial may take however little time is left, so that few trials depend on the machine."""
 FEW_VALUES = 500_000
 """Values of the sample up to which one thread does everything: two took a fifth more processor time for a
 thousand rows of a table, and hardly less time."""
@@ -40,8 +39,6 @@ class Limits(NamedTuple):
         Up to so many rows are cross-validated; by default `FEW_ROWS`, or `FEW_ROWS_OF_TABLES`.
     trainings : int
         Trainings on all rows that come after the search, and for which some of the time is kept.
-    fewest_seconds : float
-        Seconds that a training may take however little time is left.
     """
 
     memory: int
@@ -50,13 +47,6 @@ class Limits(NamedTuple):
     work: int = SAMPLE_WORK
     few_rows: int | None = None
     trainings: int = 0
-    fewest_seconds: float = FEWEST_SECONDS
-
-    @classmethod
-    def of_time(cls, memory: int, seconds: float, left: float, max_features: int | None = None) -> Limits:
-        """Return the limits of a search that has so many seconds in all, of which some are left."""
-        fewest = min(FEWEST_SECONDS, FEWEST_SHARE * seconds)
-        return cls(memory, left, max_features, fewest_seconds=fewest)
 
     def cross_validates(self, dataset: Dataset, n_rows: int) -> bool:
         """Return whether a search on this number of rows of a dataset cross-validates."""

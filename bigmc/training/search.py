@@ -20,7 +20,7 @@ from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import made_once, read_work_file, write_work_file
 from bigmc.training.label_thresholds import Thresholds
-from bigmc.training.limits import Limits
+from bigmc.training.limits import FEWEST_SECONDS, Limits
 from bigmc.training.trials import Candidate, Course, Size, Trial, better, first_candidate, weightings_of
 from bigmc.training.validation import Validation
 
@@ -86,7 +86,6 @@ class Search:
         self._trials: list[Trial] = []
         self._max_features = limits.max_features
         self._seconds, self._ends = limits.seconds, time.monotonic() + limits.seconds
-        self._fewest_seconds = limits.fewest_seconds
         sampled = self.validation.sample.nnz
         self._n_trials_to_come = limits.trainings * dataset.nnz / max(sampled, 1)
 
@@ -249,7 +248,7 @@ class Search:
     @property
     def trial_seconds(self) -> float:
         """Seconds that the trainings of a trial may take: until none may start, but some at least."""
-        return max(self._ends - self._reserved - time.monotonic(), self._fewest_seconds)
+        return max(self._ends - self._reserved - time.monotonic(), FEWEST_SECONDS)
 
     @property
     def _reserved(self) -> float:

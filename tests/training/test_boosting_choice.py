@@ -13,6 +13,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.learners.sparse import SparseLearner
 from bigmc.store.dataset import Dataset
 from bigmc.training import boosting
+from bigmc.training import search as trials_of_search
 from bigmc.training.boosting import DEEPER, MOST_COLUMNS, ROUNDS, choose_boosting
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
@@ -70,7 +71,8 @@ def test_more_rounds_than_there_is_time_for_are_not_tried(tmp_path, few_rounds):
 
 
 def test_a_first_trial_that_takes_too_long_ends_with_the_rounds_it_has(tmp_path, few_rounds, monkeypatch):
-    search, data = searched(*additive(), seconds=0.0, fewest_seconds=1e-9)
+    monkeypatch.setattr(trials_of_search, "FEWEST_SECONDS", 1e-9)
+    search, data = searched(*additive(), seconds=0.0)
     assert choose_boosting(search, data, tmp_path) is None  # after one fold of five
     assert not list(tmp_path.glob("boosting-*"))
     monkeypatch.setattr(boosting, "TOO_LONG", math.inf)

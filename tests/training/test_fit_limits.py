@@ -1,7 +1,6 @@
 """The memory and the time of a fit are promises: a real process on raw texts larger than its memory."""
 
 import json
-import math
 import time
 
 import numpy as np
@@ -12,7 +11,7 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.model.calibration import Calibration
 from bigmc.store.dataset import Dataset
-from bigmc.training.limits import FEWEST_SECONDS, Limits
+from bigmc.training.limits import Limits
 from bigmc.training.sizes import train_with_size
 from bigmc.training.trials import Candidate, Size
 from bigmc.training.validation import Validation
@@ -102,9 +101,3 @@ def test_a_fit_without_time_makes_one_trial_and_a_model(tmp_path):
     result = bigmc.fit(data, tmp_path / "m.model", time_limit=1e-9, memory_limit="200MB")
     assert len(result["trials"]) == 1
     assert result["test"]["accuracy"] > 0.5
-
-
-def test_trainings_of_a_short_fit_may_take_a_share_of_its_time():
-    assert Limits.of_time(10**9, seconds=15.0, left=4.0).fewest_seconds == 3.0
-    assert Limits.of_time(10**9, seconds=3600.0, left=0.0).fewest_seconds == FEWEST_SECONDS
-    assert Limits.of_time(10**9, seconds=math.inf, left=math.inf).fewest_seconds == FEWEST_SECONDS
