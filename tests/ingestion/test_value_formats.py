@@ -142,7 +142,7 @@ def table(n, seed):
 def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("value_formats")
     table(400, 0).to_csv(folder / "t.csv", index=False)
-    return folder, bigmc.fit(str(folder / "t.csv"), folder / "m", label="label", time_limit=2.0)
+    return folder, bigmc.fit(str(folder / "t.csv"), folder / "m", label="label")
 
 
 def test_fit_reads_what_people_write_and_says_so(fitted):
