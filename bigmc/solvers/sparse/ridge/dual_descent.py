@@ -107,8 +107,8 @@ class DualDescent:
         counts = dataset.column_nnz()
         n_lone, n_shared = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts > 1))
         width, of_feature = padded_classes(dataset.n_classes), DualDescent.memory_of_feature
-        decoded = max(ENTRIES_AT_ONCE, max(shard.n_rows for shard in dataset.shards))
-        entries = dataset.nnz * (4 + 4) + decoded * dataset.entry_bytes
+        decoded = max(max(min(ENTRIES_AT_ONCE, shard.nnz), shard.n_rows) for shard in dataset.shards)
+        entries = dataset.nnz * (4 + 4) + 2 * decoded * dataset.entry_bytes  # of a shard and the one before
         per_row = 12 * 8 + 4 * dataset.most_labels()
         duals = DualDescent.memory_of_duals(dataset)
         features = of_feature(dataset.n_classes) * (n_shared + 1) + (8 * width + 40) * n_lone

@@ -88,7 +88,7 @@ def in_row_order(
         tuple[slice, DecodedColumns]
     ]:  # all at once would take as much memory as the rows
         for (lo, hi), shard in zip(itertools.pairwise(dataset.base.tolist()), dataset.shards, strict=True):
-            for block in decoded_blocks(dataset, shard, ENTRIES_AT_ONCE, _COLUMNS_AT_ONCE):
+            for block in decoded_blocks(dataset, shard, min(ENTRIES_AT_ONCE, shard.nnz), _COLUMNS_AT_ONCE):
                 yield slice(lo, hi), block
 
     for rows, block in decoded():
