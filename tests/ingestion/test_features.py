@@ -108,3 +108,18 @@ def test_an_integer_that_float64_does_not_hold_makes_its_row_bad(column):
     good = batch.take([0, 2])
     expected = [float(v) for v in good.column("x").to_pylist()]
     assert features.transform(good)[:, 0].tolist() == expected
+
+
+def test_bad_rows_are_found_again_in_columns_that_were_read_before():
+    """Columns of numbers alone are read many at a time; the others tell their bad rows each time."""
+    table = pa.RecordBatch.from_pydict(
+        {"a": ["1", "2"], "b": ["", "3"], "c": ["x", "4"], "d": ["1e999", "5"]}
+    )
+    spec = FeatureSpec(dense=("a", "b", "c", "d"))
+    numbers = spec.read_numbers(table)
+    for name in spec.dense:
+        numbers[name]
+    assert numbers.read_together(("a", "d")) == {"a"}
+    assert not numbers.read_together(("b", "c"))
+    first = spec.find_bad(table, numbers)
+    assert first == spec.find_bad(table, numbers) == {0: "column 'b' is missing"}

@@ -95,6 +95,7 @@ class Numbers:
             return frozenset()
         plain = [name for name in names if self._is_plain_text(name)]
         at_once, nothing = max(1, VALUES_AT_ONCE // n_rows), np.zeros(n_rows, bool)
+        good = set()
         for lo in range(0, len(plain), at_once):
             some = plain[lo : lo + at_once]
             try:
@@ -104,7 +105,8 @@ class Numbers:
             for name, column in zip(some, values.reshape(len(some), n_rows), strict=True):
                 if np.abs(column).max() < EXACT_INTEGERS:  # False for NaN
                     self._columns[name] = Floats(column, nothing, nothing)
-        return frozenset(self._columns.keys() & set(plain))
+                    good.add(name)
+        return frozenset(good)
 
     def _is_plain_text(self, name: str) -> bool:
         column = self._table.column(name)
