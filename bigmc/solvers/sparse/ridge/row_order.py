@@ -84,9 +84,8 @@ def in_row_order(
     row_scale = dataset.row_scale(column_scale)
     kinds = [_RowsToFill(dataset.n_samples, features[some], column_scale) for some in (lone, ~lone)]
 
-    def decoded() -> Iterator[
-        tuple[slice, DecodedColumns]
-    ]:  # all at once would take as much memory as the rows
+    def decoded() -> Iterator[tuple[slice, DecodedColumns]]:
+        # some at a time: all of a shard would take as much memory as its rows
         for (lo, hi), shard in zip(itertools.pairwise(dataset.base.tolist()), dataset.shards, strict=True):
             for block in decoded_blocks(dataset, shard, min(ENTRIES_AT_ONCE, shard.nnz), _COLUMNS_AT_ONCE):
                 yield slice(lo, hi), block
