@@ -57,10 +57,14 @@ class Columns:
         )
         return sizes
 
-    def nnz_of(self, chosen: NDArray[np.int64]) -> int:
-        """Return the number of entries of some of the columns."""
+    def nnz_of(self, chosen: NDArray[np.int64], least: int = 0) -> int:
+        """Return the number of entries of those of some columns that have at least `least` of them."""
         positions = self.positions[chosen]
-        return int((self.indptr[:, positions + 1] - self.indptr[:, positions]).sum())
+        sizes = self.indptr[:, positions + 1] - self.indptr[:, positions]
+        if not least:
+            return int(sizes.sum())
+        whole = sizes.sum(axis=0)
+        return int(whole[whole >= least].sum())
 
     def choose(self, chosen: NDArray[np.int64]) -> Columns:
         """Return some of the columns, without copying entries."""

@@ -13,13 +13,13 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.arguments import Extra, Step
-from bigmc.kernels.linear.team import MOST_PIECES, Crew, assist, close
+from bigmc.kernels.linear.team import MOST_PIECES, PIECE, Crew, assist, close
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
 
-#: Numbers of the scores to look at from which on a team is worth calling.
+#: Numbers of the scores to look at in columns that are cut into pieces, from which on a team is worth calling.
 _WORTH_IT = 1 << 16
 
 
@@ -113,7 +113,8 @@ def visit(
     )
     work = visits.work(order, Crew.of(problem.dtype, problem.width, problem.n_classes))
     go = partial(visits.lead, work, step, Extra(terms.ridges, terms.tilt), rows, violations)
-    lead_team(problem.engine, work, columns.nnz_of(chosen) * problem.width, go)
+    shared = columns.nnz_of(chosen, -(-2 * PIECE // problem.width)) * problem.width
+    lead_team(problem.engine, work, shared, go)
     largest = float(violations[chosen].max(initial=0.0))
     if not np.isfinite(largest):
         raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
@@ -130,7 +131,8 @@ def lead_team(engine: Engine, work: Any, size: int, lead: Callable[[], None]) ->
     work : NamedTuple
         See `bigmc.kernels.linear.team.together`.
     size : int
-        Numbers of the scores that it looks at.
+        Numbers of the scores that it looks at in columns that are cut into pieces: assistants do nothing but
+        wait while it goes through others.
     lead : callable
         Calls a kernel with the work.
     """
