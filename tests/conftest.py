@@ -54,7 +54,7 @@ def sums_have_one_thread():
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread_where_none_are_asked_for():
-    """Let engines have one thread unless a test gives a number; commands have as many as there are processors.
+    """Let engines have one thread unless a test gives a number; commands have one for each processor.
 
     The workers keep the processors busy, and for data as small as in tests, handing over to threads takes
     longer than they save: a fifth of the processor time of the tests of the solvers.

@@ -79,6 +79,33 @@ def test_many_values_get_bins_of_about_equal_mass():
             assert len(edges) > max_bins * 0.7
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_edges_at_quantiles_are_those_of_the_sorted_values(dtype):
+    """A bin ends where it has at least its share of what is left; zeros that are not stored count, too."""
+    rng = np.random.default_rng(6)
+    values = rng.normal(size=(2000, 1)) * 10.0 ** rng.integers(
+        -300 if dtype is np.float64 else -30, 30, (2000, 1)
+    )
+    values[rng.random(2000) < 0.3] = 0.0
+    X = np.column_stack([values, np.abs(values), -np.abs(values), np.exp(rng.normal(size=2000))]).astype(
+        dtype
+    )
+    X[:50, 3] = np.inf
+    source, _ = binned(X, 40)
+    for j, column in enumerate(X.T.astype(float)):
+        distinct, counts = np.unique(column, return_counts=True)
+        expected, left, mass = [], len(column), 0
+        for k in range(len(distinct) - 1):
+            mass += counts[k]
+            if mass >= left / (40 - len(expected)):
+                expected.append(distinct[k] <= source.edges_of(j)[len(expected)] < distinct[k + 1])
+                left, mass = left - mass, 0
+            if len(expected) == 39:
+                break
+        assert len(expected) == len(source.edges_of(j))
+        assert all(expected)
+
+
 def test_training_and_prediction_bin_alike():
     rng = np.random.default_rng(3)
     X = rng.choice([*EXTREMES, np.nan, 3.0], (1500, 6))

@@ -13,6 +13,7 @@ from bigmc.learners import learner_of
 from bigmc.options.learners import BoostOptions
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting import BoostingOptions
+from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
@@ -99,6 +100,17 @@ def test_the_objective_reported_bounds_that_of_the_mean(rows, dataset):
     assert mean.objective == pytest.approx(np.mean(alone))
     assert mean.certificate.lower == -np.inf
     assert not any(name.startswith("restricted") for name in mean.history[-1])
+
+
+def test_bins_are_found_once_for_all_models(rows, dataset, monkeypatch):
+    found, find = [], BinnedSource._find
+    monkeypatch.setattr(BinnedSource, "_find", lambda *given: found.append(1) or find(*given))
+    mean = solved(dataset, n_models=3, n_rounds=2)
+    n_found = len(found)
+    alone = [solved(dataset, n_rounds=2, draw=number) for number in range(3)]
+    assert 3 * n_found == len(found) - n_found
+    expected = np.mean([scores(solution, rows[0][:50], 2) for solution in alone], axis=0)
+    np.testing.assert_allclose(scores(mean, rows[0][:50], 2), expected, atol=1e-12)
 
 
 def test_trees_ask_the_columns_drawn_for_their_round(dataset):

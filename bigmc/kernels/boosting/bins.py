@@ -20,6 +20,7 @@ _SAMPLE = 1 << 16
 #: Steps of a search among `MAX_EDGES` edges.
 _STEPS = 8
 _ONE = np.uint64(1)
+_SIGN, _BYTE = np.uint64(1 << 63), np.uint64(255)
 
 
 @kernel
@@ -65,8 +66,39 @@ def _note(value, distinct, n_distinct, limit):
 
 @inner_kernel
 def _sort(sample):
-    """Sort float64 values; a separate function, compiled once for columns of all types."""
-    sample.sort()
+    """Sort float64 values that are not NaN, byte by byte of their bits, the last one first.
+
+    These are in the order of the values once the sign bit is set, and negative ones are inverted. It is a
+    separate function, compiled once for columns of all types.
+    """
+    n = sample.shape[0]
+    bits = sample.view(np.uint64)
+    keys = np.empty((2, n), np.uint64)
+    places = np.zeros((8, 256), np.int64)
+    for k in range(n):
+        key = ~bits[k] if bits[k] & _SIGN else bits[k] | _SIGN
+        keys[0, k] = key
+        for byte in range(8):
+            places[byte, (key >> np.uint64(8 * byte)) & _BYTE] += 1
+    now = 0
+    for byte in range(8):
+        shift, to = np.uint64(8 * byte), places[byte]
+        if n == 0 or to[(keys[now, 0] >> shift) & _BYTE] == n:  # all have the same
+            continue
+        first = 0
+        for b in range(256):
+            size = to[b]
+            to[b] = first
+            first += size
+        for k in range(n):
+            key = keys[now, k]
+            b = (key >> shift) & _BYTE
+            keys[1 - now, to[b]] = key
+            to[b] += 1
+        now = 1 - now
+    for k in range(n):
+        key = keys[now, k]
+        bits[k] = key ^ _SIGN if key & _SIGN else ~key
 
 
 @inner_kernel

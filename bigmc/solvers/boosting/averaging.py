@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.solvers.boosting.binning import Bins
 from bigmc.solvers.boosting.learners import Learners
 from bigmc.solvers.boosting.options import BoostingOptions
 from bigmc.solvers.boosting.solve import Solution, solve
@@ -39,20 +40,22 @@ def solve_averaged(
 ) -> Solution:
     """Return the mean of models that differ in the columns drawn; arguments as for `solve`.
 
-    They are trained one after another. The checkpoint holds the states of all: a resumed run continues
-    the one under way, and a run of more rounds continues each. A time limit is for all together.
+    They are trained one after another, with the same bins. The checkpoint holds the states of all: a resumed
+    run continues the one under way, and a run of more rounds continues each. A time limit is for all
+    together.
     """
     if n_models == 1:
         return solve(dataset, options, memory_limit, context, sample_weight)
     kept = None if context.checkpoint is None else _Kept(context.checkpoint)
     end = None if options.time_limit is None else time.monotonic() + options.time_limit
+    bins: dict[int, Bins] = {}
     solutions = []
     for number in range(n_models):
         left = None if end is None else max(0.0, (end - time.monotonic()) / (n_models - number))
         own = replace(options, draw=number, time_limit=left)
         checkpoint = None if kept is None else _Member(kept, number)
         member = replace(context, checkpoint=checkpoint)
-        solutions.append(solve(dataset, own, memory_limit, member, sample_weight))
+        solutions.append(solve(dataset, own, memory_limit, member, sample_weight, bins=bins))
     mean = averaged(solutions)
     if options.validation_fraction == 0:
         return mean

@@ -79,7 +79,8 @@ class BinnedSource:
     `counted`. `blocks` says where codes are kept between two passes. `bytes_read` counts the
     decoded bytes of the shards so far; blocks whose codes are kept are decoded into values of `dtype`, by
     default that of the dataset. Of `ChosenColumns`, ranges and blocks have their columns, and features
-    are those of the dataset.
+    are those of the dataset. `known` has the edges of every block that an equal source found before, and
+    is filled.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class BinnedSource:
         counted: NDArray[np.bool_],
         engine: Engine,
         dtype: np.dtype[Any] | None = None,
+        known: dict[int, Bins] | None = None,
     ) -> None:
         self.dataset, self._dtype = dataset, dtype
         self.ranges = list(ranges)
@@ -100,7 +102,7 @@ class BinnedSource:
         self._limit = max_bins - 1
         self._counted = counted
         self._engine = engine
-        self._bins: list[Bins | None] = [None] * len(self.ranges)
+        self._bins: dict[int, Bins] = {} if known is None else known
         self._kept: list[CodedBlock | None] = [None] * len(self.ranges)
         self._codes = np.empty(0, np.uint8)
 
@@ -132,14 +134,13 @@ class BinnedSource:
         place = self.place_of(feature)
         number = int(np.searchsorted([hi for _, hi in self.ranges], place, side="right"))
         bins = self._bins[number]
-        assert bins is not None
         column = place - self.ranges[number][0]
         return bins.edges[bins.starts[column] : bins.starts[column + 1]]
 
     def _coded(self, number: int, block: Block) -> CodedBlock:
         self.bytes_read += block.bytes_as(self.dataset.dtype)
         parts = equal_parts((block.indptr[:, 1:] - block.indptr[:, :-1]).sum(axis=0) + 1, _PARTS)
-        bins = self._bins[number]
+        bins = self._bins.get(number)
         if bins is None:
             bins = self._bins[number] = self._find(block, parts)
         if self.keeps:

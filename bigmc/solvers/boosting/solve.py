@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.solvers import loop
-from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.binning import BinnedSource, Bins
 from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
 from bigmc.solvers.boosting.cluster_tree_growth import WorkerGrower
 from bigmc.solvers.boosting.memory_plan import BoostingPlan, plan_memory
@@ -73,14 +73,17 @@ def solve(
     context: RunContext,
     sample_weight: NDArray[np.float64] | None = None,
     block_bytes: int | None = None,
+    bins: dict[int, Bins] | None = None,
 ) -> Solution:
     """Minimise ``||w||_1 + C / (sum v (K - 1)) sum v_i exp(-gamma_iy)`` over all learners of a family.
 
     Learners cut the stored values, before any scaling of rows and columns. The run may add `memory_limit`
     bytes to the process; with `block_bytes`, it streams blocks of at most this size even if everything
-    would fit. The engine of `context` prices the columns: `cluster_pricing` and `cluster_tree_growth`
-    describe the work on a cluster. A resumed run gives the bits of an uninterrupted one with the same
-    memory limit. `MemoryLimitError` if the limit cannot work, `DataError` if the data cannot be used.
+    would fit. `bins` has the edges of every block that a run on the same samples within the same limit found
+    before, and is filled. The engine of `context` prices the columns: `cluster_pricing` and
+    `cluster_tree_growth` describe the work on a cluster. A resumed run gives the bits of an uninterrupted one
+    with the same memory limit. `MemoryLimitError` if the limit cannot work, `DataError` if the data cannot be
+    used.
     """
     if dataset.n_classes < 2:
         raise DataError("there is only one class", "train on labels of at least two classes")
@@ -98,7 +101,7 @@ def solve(
         block_bytes=block_bytes,
     )
     labels, weight = _labels_and_weights(dataset, options, sample_weight)
-    run = _Run(columns, options, plan, labels, weight, context)
+    run = _Run(columns, options, plan, labels, weight, context, {} if bins is None else bins)
     master = Master(
         run.responses, dataset.n_classes, weight, options.C, plan.dtype, options.seed, options.learning_rate
     )
@@ -174,7 +177,9 @@ class _Run:
         labels: NDArray[np.int32],
         weight: NDArray[np.float64],
         context: RunContext,
+        bins: dict[int, Bins],
     ) -> None:
+        self._bins = bins
         self._dataset, self._options, self._plan, self._context = dataset, options, plan, context
         self.local = context.local_engine.at_most(plan.n_threads)
         self._counted = weight > 0
@@ -196,7 +201,9 @@ class _Run:
         how = TreePlan(options.max_depth, plan.histogram_bytes, plan.table_bytes, n_threads)
         if engine.shares_memory:
             dtype = dtype_in_memory(dataset, dataset.nnz, plan.memory.free)
-            source = BinnedSource(dataset, plan.ranges, blocks, max_bins, self._counted, self.local, dtype)
+            source = BinnedSource(
+                dataset, plan.ranges, blocks, max_bins, self._counted, self.local, dtype, self._bins
+            )
             n = dataset.n_samples
             if trees:
                 yield self._tree_oracle(TreeGrower(source, n, how, self.local))

@@ -19,7 +19,7 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
 
-#: Numbers of the scores to look at in columns that are cut into pieces, from which on a team is worth calling.
+#: Numbers of the scores to look at, in columns that are cut into pieces, from which on a team is worth it.
 _WORTH_IT = 1 << 16
 
 
