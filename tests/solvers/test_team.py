@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from dense import loss_and_gradient
+from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.team import MATRIX_CLASSES, Crew, assist, close
@@ -10,6 +11,7 @@ from bigmc.objectives import objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.steps import visits
 from bigmc.solvers.sparse.steps.chunk_parts import Part
 from bigmc.solvers.sparse.steps.chunk_steps import ChunkSteps
 from bigmc.solvers.sparse.steps.descent import Descent
@@ -98,6 +100,18 @@ def test_a_board_that_is_closed_sends_assistants_away():
     scores = problem.scores.copy()
     assist(work)  # it returns
     assert (problem.scores == scores).all()
+
+
+@pytest.mark.parametrize(("n_samples", "assisted"), [(900, False), (9000, True)])
+def test_who_assists_has_columns_that_are_cut_into_pieces(n_samples, assisted, monkeypatch):
+    """Of five classes, a column of 1,024 entries is the first that is cut."""
+    calls, n_columns = [], 90_000 // n_samples  # so that both have the same number of entries
+    monkeypatch.setattr(visits, "assist", lambda work: calls.append(1) or assist(work))
+    generator = np.random.default_rng(0)
+    X, y = generator.integers(1, 4, (n_samples, n_columns)), np.arange(n_samples) % 5
+    sweep = {"alpha": 1e-2, "tol": 1e-2, "max_passes": 3, "memory_limit": 10**9, "step": "line_search"}
+    solve(Dataset.from_arrays(X.astype(np.int8), y), engine=ThreadEngine(2), **sweep)
+    assert bool(calls) == assisted
 
 
 def test_many_classes_have_no_matrices():

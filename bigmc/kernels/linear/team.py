@@ -30,7 +30,7 @@ WHOLE = (np.int64(0), np.int64(1))
 #: A column is cut into so many pieces, at most, and where each has a matrix, whose sum takes time.
 MOST_PIECES, MOST_MATRICES = 4, 2
 #: Numbers of the scores that a piece looks at, at least: some microseconds.
-PIECE = 4096
+_PIECE = 4096
 #: Up to so many classes a piece has a matrix.
 MATRIX_CLASSES = 128
 _SUMS, _NUMBERS = 6, 3
@@ -123,6 +123,11 @@ def piece_of(indptr, s, column, piece):
     return np.uint64(start + size * number // n_pieces), np.uint64(start + size * (number + 1) // n_pieces)
 
 
+def least_shared(width: int) -> int:
+    """Return the number of entries from which on a column is cut into pieces, for scores of a width."""
+    return -(-2 * _PIECE // width)
+
+
 @inlined_kernel
 def count_entries(column, entries):
     """Return how many entries a column has."""
@@ -147,7 +152,7 @@ def together(work, task, column, sums):
         Those of piece 0, which are in the end those of the column.
     """
     n_entries = count_entries(column, work.columns.entries)
-    n_pieces = n_entries * work.samples.scores.shape[1] // PIECE
+    n_pieces = n_entries * work.samples.scores.shape[1] // _PIECE
     if n_pieces < 2:
         do_piece(work, task, column, WHOLE, sums)
     else:

@@ -13,7 +13,7 @@ from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.arguments import Extra, Step
-from bigmc.kernels.linear.team import MOST_PIECES, PIECE, Crew, assist, close
+from bigmc.kernels.linear.team import MOST_PIECES, Crew, assist, close, least_shared
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
@@ -113,7 +113,7 @@ def visit(
     )
     work = visits.work(order, Crew.of(problem.dtype, problem.width, problem.n_classes))
     go = partial(visits.lead, work, step, Extra(terms.ridges, terms.tilt), rows, violations)
-    shared = columns.nnz_of(chosen, -(-2 * PIECE // problem.width)) * problem.width
+    shared = columns.nnz_of(chosen, least_shared(problem.width)) * problem.width
     lead_team(problem.engine, work, shared, go)
     largest = float(violations[chosen].max(initial=0.0))
     if not np.isfinite(largest):
