@@ -114,11 +114,11 @@ def test_bins_are_found_once_for_all_models(rows, dataset, monkeypatch):
 
 
 def test_trees_ask_the_columns_drawn_for_their_round(dataset):
-    options = BoostingOptions(**OPTIONS)
+    options, usable = BoostingOptions(**OPTIONS), np.ones(10, np.bool_)
     solution = solved(dataset, n_rounds=5)
     known, drawn_before = set(), []
     for number in range(5):
-        drawn = options.drawn_columns(10, number)
+        drawn = options.drawn_columns(usable, number)
         drawn_before.append(drawn.tobytes())
         assert drawn.sum() == 4
         members = set(solution.stages.stage(number + 1)[0].tolist())
@@ -129,7 +129,20 @@ def test_trees_ask_the_columns_drawn_for_their_round(dataset):
     assert len(set(drawn_before)) > 1
     others = dataclasses.replace(options, draw=1), dataclasses.replace(options, seed=1)
     for other in others:
-        assert any((other.drawn_columns(10, k) != options.drawn_columns(10, k)).any() for k in range(3))
+        differ = [other.drawn_columns(usable, k) != options.drawn_columns(usable, k) for k in range(3)]
+        assert np.any(differ)
+
+
+def test_the_share_is_one_of_the_columns_that_may_be_used():
+    """Of a million columns ten may be used: four of them are drawn, each as often as the others."""
+    options, usable = BoostingOptions(**OPTIONS), np.zeros(1_000_000, np.bool_)
+    usable[::100_000] = True
+    drawn = [np.flatnonzero(options.drawn_columns(usable, number)) for number in range(200)]
+    assert {len(places) for places in drawn} == {4}
+    places, counts = np.unique(np.concatenate(drawn), return_counts=True)
+    np.testing.assert_array_equal(places, np.flatnonzero(usable))
+    assert 50 < counts.min() <= counts.max() < 110  # 80 on the average, with a standard deviation of 7
+    assert dataclasses.replace(options, column_share=1.0).drawn_columns(usable, 0) is None
 
 
 def test_where_drawn_columns_are_worth_nothing_all_are_looked_at(rows):
@@ -138,7 +151,8 @@ def test_where_drawn_columns_are_worth_nothing_all_are_looked_at(rows):
     X[:, 7] = rows[0][:, 0]
     data = Dataset.from_arrays(X, (X[:, 7] > 0).astype(int))
     solution = solved(data, n_rounds=1, column_share=0.05)
-    assert not BoostingOptions(**{**OPTIONS, "column_share": 0.05}).drawn_columns(20, 0)[7]
+    options = BoostingOptions(**{**OPTIONS, "column_share": 0.05})
+    assert not options.drawn_columns(np.ones(20, np.bool_), 0)[7]
     assert 7 in solution.stages.learners.feature
 
 

@@ -144,14 +144,15 @@ class BoostingOptions:
         """Return the columns that learners may use."""
         return dataset if self.min_frequency == 0.0 else frequent_columns(dataset, self.min_frequency)
 
-    def drawn_columns(self, n_features: int, number: int) -> NDArray[np.bool_] | None:
-        """Return which columns the trees of a round may use; None for all."""
-        n_drawn = math.ceil(self.column_share * n_features)
-        if n_drawn == n_features:
+    def drawn_columns(self, usable: NDArray[np.bool_], number: int) -> NDArray[np.bool_] | None:
+        """Return which of the usable columns, shape (n_features,), the trees of a round may use; None for all."""
+        places = np.flatnonzero(usable)
+        n_drawn = math.ceil(self.column_share * len(places))
+        if n_drawn == len(places):
             return None
         generator = np.random.default_rng([self.seed, self.draw, number])
-        drawn = np.zeros(n_features, np.bool_)
-        drawn[generator.permutation(n_features)[:n_drawn]] = True
+        drawn = np.zeros(len(usable), np.bool_)
+        drawn[places[generator.permutation(len(places))[:n_drawn]]] = True
         return drawn
 
     def fingerprint(self) -> Fingerprint:

@@ -44,6 +44,7 @@ class Rounds:
         columns: NDArray[np.bool_] | None = None,
     ) -> None:
         self._oracle, self._master, self._columns = oracle, master, columns
+        self._usable = np.ones(plan.n_features, np.bool_) if columns is None else columns
         self._plan, self._engine, self._options = plan, engine, options
         self._found: tuple[Learners, dict[bytes, int]] = Learners.empty(options.max_depth), {}
         self._read_before = 0
@@ -99,9 +100,8 @@ class Rounds:
     def _price(self, n_best: int) -> Candidates:
         """Return the best learners of the columns drawn, or of all if those are not worth adding."""
         duals, options = Duals(self._master.u, self._master.r), self._options
-        n_features = self._plan.n_features if self._columns is None else len(self._columns)
-        drawn = options.drawn_columns(n_features, len(self.state.stages) - 1)
-        candidates = self._oracle.price(duals, n_best, _both(drawn, self._columns))
+        drawn = options.drawn_columns(self._usable, len(self.state.stages) - 1)
+        candidates = self._oracle.price(duals, n_best, self._columns if drawn is None else drawn)
         self.state.n_passes += self._oracle.n_passes
         if drawn is not None and candidates.sigma <= 1.0 + options.tol:
             candidates = self._oracle.price(duals, n_best, self._columns)
@@ -216,10 +216,3 @@ class Rounds:
                 own.stored[new] = stages.places(table.take(rows), np.full(len(new), c), own.signs[new])
         weighted = self._master.weighted()
         stages.append(np.concatenate([own.stored for own in self._master.classes]), weighted.weights)
-
-
-def _both(some: NDArray[np.bool_] | None, others: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-    """Return the columns that are among both; None means all columns."""
-    if some is None or others is None:
-        return others if some is None else some
-    return some & others
