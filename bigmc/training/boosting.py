@@ -49,6 +49,11 @@ none of them finds nothing. Means of two splits with 100 columns in place of hal
 rounds, in a quarter to four fifths of the time: a log loss of .981 → .886 on 200 series of 1,460 values
 (sktime's ACSF1) and .053 → .025 on 189 samples of 500 genes (dslabs), but .573 → .590 where 12 of 500 columns
 matter."""
+FEW_BINS = 63
+"""Number of bins of a column for the models that are averaged. Beside 255 they save a fifth of the time on
+tables of KEEL with ten to ninety columns, and half of it on 2,000 rows of 5,000 columns. Chosen on seven of
+these tables; on 16 others the log loss fell by 1.3 % (trees of depth four) and 1.7 % (two), and accuracy did
+not change (.0000 and +.0005, with standard errors of .003 and .001)."""
 MORE_COLUMNS = 10
 """Factor on this number of columns where more are tried, up to the usual share of all: a round of half of
 5,000 columns took so long that 25 on 2,000 rows had not ended after ten minutes."""
@@ -193,7 +198,7 @@ def _of_depth(depth: int, search: Search, dataset: Dataset) -> BoostOptions:
     share = max(min(COLUMN_SHARE, MOST_COLUMNS / n_columns), FEWEST_COLUMNS / n_columns)
     options = BoostOptions(max_depth=depth, C=C, min_frequency=least if depth > 1 else 0.0)
     if share < 1.0 < depth and search.validation.cross_validates:
-        return replace(options, column_share=share, n_models=N_MODELS, pool=POOL)
+        return replace(options, column_share=share, n_models=N_MODELS, pool=POOL, max_bins=FEW_BINS)
     return options
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from dense import loss_and_gradient
-from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.linear.team import MATRIX_CLASSES, Crew, assist, close
@@ -42,9 +41,10 @@ class Visited:
     def __init__(self, dataset, loss, penalty, n_threads, *, project=False):
         engine, double = ThreadEngine(n_threads), np.dtype(float)
         problem = Problem(dataset, objective(loss, penalty), ALPHA, None, double, engine)
-        every, no_terms = np.arange(D), Terms(np.zeros((D, problem.width)), np.zeros(D))
-        block = next(BlockSource(dataset, [(0, D)], Residency.MEMORY).stream([0]))[1]
-        rows = np.zeros((D, problem.width))
+        d = dataset.n_features
+        every, no_terms = np.arange(d), Terms(np.zeros((d, problem.width)), np.zeros(d))
+        block = next(BlockSource(dataset, [(0, d)], Residency.MEMORY).stream([0]))[1]
+        rows = np.zeros((d, problem.width))
         part = Part(problem, Columns.of(0, block, every), 0, every, rows, every)
         steps = ChunkSteps.of(
             Descent("line_search", False, 0), problem, ALPHA, lambda: self._set_scores(problem, part)
@@ -56,7 +56,7 @@ class Visited:
         self.rows, self.scores = rows[:, : dataset.n_classes], problem.scores[:, : dataset.n_classes]
 
     def _set_scores(self, problem, part):
-        coef = Coefficients.zeros(problem.width).updated([(np.arange(D), part.rows)])
+        coef = Coefficients.zeros(problem.width).updated([(np.arange(len(part.rows)), part.rows)])
         problem.rebuild_scores(coef, np.zeros(problem.n_classes), [part.columns])
 
 
@@ -102,15 +102,18 @@ def test_a_board_that_is_closed_sends_assistants_away():
     assert (problem.scores == scores).all()
 
 
-@pytest.mark.parametrize(("n_samples", "assisted"), [(900, False), (9000, True)])
-def test_who_assists_has_columns_that_are_cut_into_pieces(n_samples, assisted, monkeypatch):
-    """Of five classes, a column of 1,024 entries is the first that is cut."""
+@pytest.mark.parametrize(
+    ("n_samples", "n_sparse", "assisted"),
+    [(900, 0, False), (9000, 0, True), (9000, 90, True), (9000, 110, False)],
+)
+def test_who_assists_has_columns_that_are_cut_into_pieces(n_samples, n_sparse, assisted, monkeypatch):
+    """With five classes, columns of 1,024 entries are cut; half of all entries must be in such."""
     calls, n_columns = [], 90_000 // n_samples  # so that both have the same number of entries
     monkeypatch.setattr(visits, "assist", lambda work: calls.append(1) or assist(work))
     generator = np.random.default_rng(0)
-    X, y = generator.integers(1, 4, (n_samples, n_columns)), np.arange(n_samples) % 5
-    sweep = {"alpha": 1e-2, "tol": 1e-2, "max_passes": 3, "memory_limit": 10**9, "step": "line_search"}
-    solve(Dataset.from_arrays(X.astype(np.int8), y), engine=ThreadEngine(2), **sweep)
+    X, y = generator.integers(1, 4, (n_samples, n_columns + n_sparse)), np.arange(n_samples) % 5
+    X[n_samples // 10 :, n_columns:] = 0
+    Visited(Dataset.from_arrays(X.astype(np.int8), y), "squared_hinge", "l1/l2", 2)
     assert bool(calls) == assisted
 
 

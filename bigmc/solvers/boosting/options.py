@@ -145,7 +145,7 @@ class BoostingOptions:
         return dataset if self.min_frequency == 0.0 else frequent_columns(dataset, self.min_frequency)
 
     def drawn_columns(self, usable: NDArray[np.bool_], number: int) -> NDArray[np.bool_] | None:
-        """Return which of the usable columns, shape (n_features,), the trees of a round may use; None for all."""
+        """Return which of the usable columns, (n_features,), the trees of a round may use; None for all."""
         places = np.flatnonzero(usable)
         n_drawn = math.ceil(self.column_share * len(places))
         if n_drawn == len(places):

@@ -21,6 +21,9 @@ from bigmc.solvers.sparse.steps.proximal_terms import Terms
 
 #: Numbers of the scores to look at, in columns that are cut into pieces, from which on a team is worth it.
 _WORTH_IT = 1 << 16
+#: The least share of them among those of all columns: assistants wait in loops meanwhile, which takes their
+#: processor from others. With .29 (texts of 60,000 words in chunks) two threads took as long as one.
+_LEAST_SHARE = 0.5
 
 
 class WorkingColumns(NamedTuple):
@@ -113,15 +116,19 @@ def visit(
     )
     work = visits.work(order, Crew.of(problem.dtype, problem.width, problem.n_classes))
     go = partial(visits.lead, work, step, Extra(terms.ridges, terms.tilt), rows, violations)
-    shared = columns.nnz_of(chosen, least_shared(problem.width)) * problem.width
-    lead_team(problem.engine, work, shared, go)
+    shared, nnz = columns.nnz_of(chosen, least_shared(problem.width)), columns.nnz_of(chosen)
+    assisted = shared * problem.width >= _WORTH_IT and shared >= _LEAST_SHARE * nnz
+    if assisted:
+        lead_team(problem.engine, work, go)
+    else:
+        go()
     largest = float(violations[chosen].max(initial=0.0))
     if not np.isfinite(largest):
         raise DataError("a gradient is not finite", "look for huge or non-finite values in the data")
     return largest
 
 
-def lead_team(engine: Engine, work: Any, size: int, lead: Callable[[], None]) -> None:
+def lead_team(engine: Engine, work: Any, lead: Callable[[], None]) -> None:
     """Call a function that goes through columns, with the threads of the engine as assistants.
 
     Parameters
@@ -130,14 +137,11 @@ def lead_team(engine: Engine, work: Any, size: int, lead: Callable[[], None]) ->
         Of this process.
     work : NamedTuple
         See `bigmc.kernels.linear.team.together`.
-    size : int
-        Numbers of the scores that it looks at in columns that are cut into pieces: assistants do nothing but
-        wait while it goes through others.
     lead : callable
         Calls a kernel with the work.
     """
     n_members = min(engine.n_threads, MOST_PIECES)
-    if n_members == 1 or size < _WORTH_IT:
+    if n_members == 1:
         lead()
         return
 
