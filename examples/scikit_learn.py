@@ -16,8 +16,8 @@ import bigmc
 def main() -> None:
     """Choose a penalty by cross-validation and compare with a model that uses every feature."""
     X, y = load_digits(return_X_y=True)
-    sparse = make_pipeline(MinMaxScaler(), bigmc.SparseClassifier(alpha=1e-3))
-    search = GridSearchCV(sparse, {"sparseclassifier__alpha": [1e-2, 1e-3, 1e-4]}, cv=3).fit(X, y)
+    sparse = make_pipeline(MinMaxScaler(), bigmc.SparseClassifier())
+    search = GridSearchCV(sparse, {"sparseclassifier__alpha": [3e-2, 1e-2, 3e-3]}, cv=3).fit(X, y)
     chosen = search.best_estimator_[-1]
     used = np.unique(chosen.coef_.indices).size
     print(

@@ -12,14 +12,10 @@ from bigmc.store import row_norms, sample
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
-SMALL = [
-    (spill, "PIECE_ENTRIES"),
-    (spill, "PIECE_FEATURES"),
-    (layer_reader, "PIECE_ENTRIES"),
-    (layer_reader, "PIECE_FEATURES"),
-    (layer_writer, "PIECE_ENTRIES"),
-    (certifying_pass, "PIECE_FEATURES"),
-]
+SMALL = {
+    "PIECE_ENTRIES": [spill, layer_reader, layer_writer],
+    "PIECE_FEATURES": [spill, layer_reader, certifying_pass],
+}
 
 
 def bits(data, plan):
@@ -33,10 +29,11 @@ def test_runs_over_chunks(plan, monkeypatch):
     _, data = made(n=900, weighting=Weighting(l2=True, idf=True))
     whole = bits(data, plan)
     most = max(shard.n_rows for shard in data.shards)  # a column is one piece at least
-    for module, name in SMALL:
+    for name, modules in SMALL.items():
         with monkeypatch.context() as patch:
-            patch.setattr(module, name, most + 1 if name == "PIECE_ENTRIES" else 5)
-            assert bits(data, plan) == whole, (module.__name__, name)
+            for module in modules:
+                patch.setattr(module, name, most + 1 if name == "PIECE_ENTRIES" else 5)
+            assert bits(data, plan) == whole, name
 
 
 @pytest.mark.parametrize(("entries", "features"), [(200, 100), (517, 100), (10**6, 7), (10**6, 1)])
