@@ -138,7 +138,7 @@ def test_sparse_training_gives_the_same_models(counts, engine_of, tiny_limits, t
         engine = make()
         for case, (loss, penalty, limit, more, sent) in enumerate(SPARSE):
             before, to = engine.usage(), tmp_path / f"{case}-{name}.model"
-            passes = 6 if sent == "passes" else 3
+            passes = 4 if sent == "passes" else 2
             options = {"alpha": 0.02, "max_passes": passes, "memory_limit": limit} | more
             bigmc.train("sparse", counts, to, loss=loss, penalty=penalty, engine=engine, **options)
             models[case, name] = to.read_bytes()

@@ -86,11 +86,11 @@ def pairs():
             yield loss, penalty, 1e-3 if penalty == "l1" else 0.0, (i + j) % 2 == 1
 
 
-@pytest.mark.parametrize(("loss", "penalty", "ridge", "fit_intercept"), pairs())
+@pytest.mark.parametrize(("loss", "penalty", "ridge", "fit_intercept"), list(pairs()))
 def test_bounds_enclose_the_optimum_and_meet(loss, penalty, ridge, fit_intercept):
     _, dataset = made(sets=loss == "multilabel_ranking")
     options = {"loss": loss, "penalty": penalty, "ridge": ridge, "fit_intercept": fit_intercept}
-    best = solve(dataset, alpha=2e-2, tol=1e-6, memory_limit=1 << 30, **options).certificate
+    best = solve(dataset, alpha=2e-2, tol=1e-5, memory_limit=1 << 30, **options).certificate
     state, certificate = run(dataset, **options)
     assert state.n_chunks > 3
     assert certificate.gap <= 1e-3
@@ -278,7 +278,7 @@ class Stopping:
 
 
 @pytest.mark.parametrize("plan", [PLAN, PARTLY_HELD])
-@pytest.mark.parametrize("saves", [1, 2, 4, 7])
+@pytest.mark.parametrize("saves", [1, 2, 7])
 def test_resumed_runs_and_any_threads_give_the_same_bits(saves, plan):
     _, dataset = made(weighting=Weighting(l2=True, idf=True))
     whole, _ = run(dataset, plan, alpha=1e-3)
