@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from bigmc import api
 from bigmc.api.resolve import local_folder
+from bigmc.engine.threads import available_cpus
 from bigmc.errors import DataError
 from bigmc.progress import ProgressCallback, silent
 
@@ -125,7 +126,7 @@ def peer_accuracy(text: Path, dataset: Any) -> Peer:
     vectorizer = HashingVectorizer(n_features=1 << 18, ngram_range=(1, 2))
     X = {name: vectorizer.transform([rows[i][0] for i in ids]) for name, ids in parts.items()}
     y = {name: [rows[i][1] for i in ids] for name, ids in parts.items()}
-    learner = SGDClassifier(alpha=1e-5, random_state=0).fit(X["train"], y["train"])
+    learner = SGDClassifier(alpha=1e-5, random_state=0, n_jobs=available_cpus()).fit(X["train"], y["train"])
     return Peer(float(learner.score(X["test"], y["test"])), time.monotonic() - started)
 
 
@@ -157,7 +158,8 @@ def collect(to: Path) -> dict[str, int]:
         writer.writerow(HEADER)
         for name in sorted(largest):
             folder, files = packages[name]
-            lines = [(str(file.relative_to(folder)), line) for file in files for line in _lines(file)]
+            sources = [(str(file.relative_to(folder)), file) for file in files]
+            lines = [(source, line) for source, file in sources for line in _lines(file)]
             if len(lines) < FEWEST_LINES:
                 continue
             step = max(1.0, len(lines) / LINES_PER_PACKAGE)
