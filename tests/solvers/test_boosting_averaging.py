@@ -143,6 +143,10 @@ def test_the_share_is_one_of_the_columns_that_may_be_used():
     np.testing.assert_array_equal(places, np.flatnonzero(usable))
     assert 50 < counts.min() <= counts.max() < 110  # 80 on the average, with a standard deviation of 7
     assert dataclasses.replace(options, column_share=1.0).drawn_columns(usable, 0) is None
+    twice = np.flatnonzero(options.drawn_columns(usable, 0, 2))
+    assert set(drawn[0]) < set(twice)
+    assert len(twice) == 8
+    assert options.drawn_columns(usable, 0, 3) is None
 
 
 def test_where_drawn_columns_are_worth_nothing_all_are_looked_at(rows):

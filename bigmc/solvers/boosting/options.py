@@ -67,7 +67,8 @@ class BoostingOptions:
         Maximum bins of a column; columns with no more distinct values lose no cut.
     column_share : float
         Share of the columns that the trees of a round may use, drawn for every round; above 0 and at most 1.
-        If none of these trees is worth adding, the round searches all columns.
+        If none of these trees is worth adding, the round searches twice as many, and so on up to eight times
+        as many, in the first round up to all; if none is then, training stops.
     draw : int
         Selects the columns drawn, together with the seed: models that are averaged differ in it.
     min_frequency : float
@@ -144,10 +145,15 @@ class BoostingOptions:
         """Return the columns that learners may use."""
         return dataset if self.min_frequency == 0.0 else frequent_columns(dataset, self.min_frequency)
 
-    def drawn_columns(self, usable: NDArray[np.bool_], number: int) -> NDArray[np.bool_] | None:
-        """Return which of the usable columns, (n_features,), the trees of a round may use; None for all."""
+    def drawn_columns(
+        self, usable: NDArray[np.bool_], number: int, times: int = 1
+    ) -> NDArray[np.bool_] | None:
+        """Return which of the usable columns, (n_features,), the trees of a round may use; None for all.
+
+        They are so many times the share; fewer are among them.
+        """
         places = np.flatnonzero(usable)
-        n_drawn = math.ceil(self.column_share * len(places))
+        n_drawn = min(math.ceil(times * self.column_share * len(places)), len(places))
         if n_drawn == len(places):
             return None
         generator = np.random.default_rng([self.seed, self.draw, number])

@@ -23,6 +23,9 @@ from bigmc.solvers.loop import Figures, Packed
 
 #: The descent between two passes stops at this part of the largest violation of the pass.
 _INNER_FRACTION = 0.1
+#: Where the columns drawn for a round are worth nothing, it searches up to so many times as many. All 10,000
+#: columns of 80 rows took ten seconds, to find at last that nothing more is worth adding.
+_MOST_TIMES = 8
 #: The reason to stop if the answers of the learners with weight fill the memory limit.
 FULL = "memory"
 
@@ -98,15 +101,17 @@ class Rounds:
         return self._certified(point)
 
     def _price(self, n_best: int) -> Candidates:
-        """Return the best learners of the columns drawn, or of all if those are not worth adding."""
+        """Return the best learners of the columns drawn, or of more if those are not worth adding."""
         duals, options = Duals(self._master.u, self._master.r), self._options
-        drawn = options.drawn_columns(self._usable, len(self.state.stages) - 1)
-        candidates = self._oracle.price(duals, n_best, self._columns if drawn is None else drawn)
-        self.state.n_passes += self._oracle.n_passes
-        if drawn is not None and candidates.sigma <= 1.0 + options.tol:
-            candidates = self._oracle.price(duals, n_best, self._columns)
+        number, times = len(self.state.stages) - 1, 1
+        while True:
+            drawn = options.drawn_columns(self._usable, number, times)
+            candidates = self._oracle.price(duals, n_best, self._columns if drawn is None else drawn)
             self.state.n_passes += self._oracle.n_passes
-        return candidates
+            enough = candidates.sigma > 1.0 + options.tol or (number > 0 and times == _MOST_TIMES)
+            if drawn is None or enough:
+                return candidates
+            times *= 2
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Return why the run stops after this round, or None."""

@@ -19,9 +19,9 @@ from bigmc.kernels.boosting.trees import count_codes, list_codes, tabulate, tran
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
 from bigmc.solvers.boosting.forest import WORD, n_words
 
-#: Bytes of a table, and its columns side by side at most: a row of histograms should stay in the cache.
+#: Bytes of a table, and cells of its columns side by side: a row of histograms should stay in the cache.
 TABLE_BYTES = 8 << 20
-_SIDE_BY_SIDE = 32
+_SIDE_BY_SIDE = 32 * 256
 #: Additions that lists must save, for all samples: another table takes time too.
 _WORTH_LISTS = 1 << 17
 #: Cells of lists, but for those of one column more: their numbers have two bytes.
@@ -112,8 +112,9 @@ class CodeTables:
                 own = own[columns[block.features_of(own)]]
             saved = self._n - 2 * entries[own]  # additions for all samples, taking each from a list for two
             listed = (saved > 0) & (saved.clip(0).sum() >= _WORTH_LISTS)
-            most = min(max(1, TABLE_BYTES // (2 * self._n)), _SIDE_BY_SIDE)
+            most = max(1, TABLE_BYTES // (2 * self._n))
             full, few = own[~listed], own[listed]
+            most = min(most, max(1, _SIDE_BY_SIDE // int(bins.n_bins[full].max(initial=1))))
             for first in range(0, len(full), most):
                 yield _Group(block, full[first : first + most], False)
             number = _parts(bins.n_bins[few], _LISTED_CELLS) + _parts(2 * entries[few], TABLE_BYTES)
