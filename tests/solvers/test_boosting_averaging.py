@@ -13,7 +13,9 @@ from bigmc.learners import learner_of
 from bigmc.options.learners import BoostOptions
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting import BoostingOptions
+from bigmc.solvers.boosting import rounds as boosting_rounds
 from bigmc.solvers.boosting.binning import BinnedSource
+from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.solvers.loop import RunContext
 from bigmc.store.dataset import Dataset
@@ -158,6 +160,25 @@ def test_where_drawn_columns_are_worth_nothing_all_are_looked_at(rows):
     options = BoostingOptions(**{**OPTIONS, "column_share": 0.05})
     assert not options.drawn_columns(np.ones(20, np.bool_), 0)[7]
     assert 7 in solution.stages.learners.feature
+
+
+@pytest.mark.parametrize(("enough", "last"), [(8, 8), (1000, 20)])
+def test_a_round_searches_more_columns_until_they_are_enough(monkeypatch, enough, last):
+    """One column tells the classes apart without an error: after some rounds nothing is worth adding."""
+    monkeypatch.setattr(boosting_rounds, "_ENOUGH_COLUMNS", enough)
+    searched, price = [], TreeOracle.price
+
+    def seen(oracle, duals, n_best, columns=None):
+        searched.append(20 if columns is None else int(columns.sum()))
+        return price(oracle, duals, n_best, columns)
+
+    monkeypatch.setattr(TreeOracle, "price", seen)
+    X = np.random.default_rng(0).normal(size=(60, 20))
+    solution = solved(Dataset.from_arrays(X, (X[:, 3] > 0).astype(int)), n_rounds=100, column_share=0.1)
+    assert solution.n_iter < 100
+    assert set(searched) <= {2, 4, 8, 16, 20}
+    assert searched[-1] == last
+    assert searched[searched.index(4) - 1] == 2
 
 
 @pytest.mark.parametrize("column_share", [1.0, 0.4])

@@ -67,8 +67,8 @@ class BoostingOptions:
         Maximum bins of a column; columns with no more distinct values lose no cut.
     column_share : float
         Share of the columns that the trees of a round may use, drawn for every round; above 0 and at most 1.
-        If none of these trees is worth adding, the round searches twice as many, and so on up to eight times
-        as many, in the first round up to all; if none is then, training stops.
+        If none of these trees is worth adding, the round searches twice as many, and so on until it has
+        searched 1,000 or all, the first round all; if none is worth adding then, training stops.
     draw : int
         Selects the columns drawn, together with the seed: models that are averaged differ in it.
     min_frequency : float

@@ -23,9 +23,9 @@ from bigmc.solvers.loop import Figures, Packed
 
 #: The descent between two passes stops at this part of the largest violation of the pass.
 _INNER_FRACTION = 0.1
-#: Where the columns drawn for a round are worth nothing, it searches up to so many times as many. All 10,000
-#: columns of 80 rows took ten seconds, to find at last that nothing more is worth adding.
-_MOST_TIMES = 8
+#: Where the columns drawn for a round are worth nothing, it searches more until it has searched so many. All
+#: 10,000 columns of 80 rows took ten seconds, to find at last that nothing more is worth adding.
+_ENOUGH_COLUMNS = 1000
 #: The reason to stop if the answers of the learners with weight fill the memory limit.
 FULL = "memory"
 
@@ -108,8 +108,9 @@ class Rounds:
             drawn = options.drawn_columns(self._usable, number, times)
             candidates = self._oracle.price(duals, n_best, self._columns if drawn is None else drawn)
             self.state.n_passes += self._oracle.n_passes
-            enough = candidates.sigma > 1.0 + options.tol or (number > 0 and times == _MOST_TIMES)
-            if drawn is None or enough:
+            if drawn is None or candidates.sigma > 1.0 + options.tol:
+                return candidates
+            if number > 0 and np.count_nonzero(drawn) >= _ENOUGH_COLUMNS:
                 return candidates
             times *= 2
 
