@@ -31,7 +31,7 @@ SPARSE = {"max_passes": 3, "alpha": 1e-4}
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """35 MB of text, 7 million entries of it in a dataset, and a model."""
+    """35 MB of text, 7 million entries of it in a dataset, and a model of 300,000 weights."""
     here = tmp_path_factory.mktemp("memory")
     rng = np.random.default_rng(0)
     words = np.array([f"w{k:x}" for k in rng.integers(0, 1 << 36, 60_000)])
@@ -42,7 +42,7 @@ def here(tmp_path_factory):
             file.writelines(f"{' '.join(row)},{k % 12}\n" for k, row in enumerate(rows))
     options = {"text": "text", "label": "label", "memory_limit": "400MB", "engine": ThreadEngine(2)}
     api.ingest(here / "rows.csv", here / "d.bigmc", **options)
-    api.train("sparse", here / "d.bigmc", here / "m.model", max_passes=1, alpha=1e-4)
+    api.train("sparse", here / "d.bigmc", here / "m.model", max_passes=3, alpha=1e-5)
     return here
 
 

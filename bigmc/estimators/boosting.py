@@ -72,6 +72,8 @@ class MultiBoostClassifier(WeightedClassifier):
     column_share : float, default=1.0
         Share of the columns that the trees of a round may split on, drawn anew for each round, above 0 and
         at most 1. Fewer columns make trees more different and rounds cheaper. Learners of depth 1 use all.
+        Where no tree is worth adding, a round searches more columns, until it has searched 1,000 or all (the
+        first round: all); if none is then, training stops.
     n_models : int, default=1
         Number of models to average, each with its own random columns; needs a `column_share` below 1.
         A mean of 4 errs less than one model, above all on tables of few rows.

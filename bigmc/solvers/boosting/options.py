@@ -148,10 +148,18 @@ class BoostingOptions:
     def drawn_columns(
         self, usable: NDArray[np.bool_], number: int, times: int = 1
     ) -> NDArray[np.bool_] | None:
-        """Return which of the usable columns, (n_features,), the trees of a round may use; None for all.
+        """Return which columns the trees of a round may use; None for all that are usable.
 
-        They are so many times the share; fewer are among them.
+        Parameters
+        ----------
+        usable : bool array of shape (n_features,)
+        number : int
+            Of the round.
+        times : int, default=1
+            Factor on the share. The columns drawn with a smaller one are among those with a larger one.
         """
+        if self.column_share == 1.0:
+            return None
         places = np.flatnonzero(usable)
         n_drawn = min(math.ceil(times * self.column_share * len(places)), len(places))
         if n_drawn == len(places):
