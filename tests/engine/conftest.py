@@ -31,14 +31,20 @@ def forked_workers():
 
 @pytest.fixture(scope="package")
 def cluster(forked_workers):
+    """Return a cluster whose killed workers are replaced however often they are killed.
+
+    Some seconds after a worker was lost, LocalCluster looks whether one of its name is there. If that one was
+    just killed too, it closes what would have started the next, and there are no workers ever again.
+    """
     options = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
         "memory_limit": 0,
         "threads_per_worker": 1,
     }
-    found = LocalCluster(n_workers=1, processes=True, **options)
-    yield found
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}):
+        found = LocalCluster(n_workers=1, processes=True, **options)
+        yield found
     with suppress(KeyError):  # LocalCluster may count out a killed worker twice while it closes
         found.close()
 
