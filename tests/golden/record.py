@@ -1,4 +1,4 @@
-"""Record the sums of the present code."""
+"""Record the sums of the present code on this kind of processor, beside those of others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,25 @@ from pathlib import Path
 from golden.courses import GROUPS, course_digests
 from golden.products import digests, environment, make
 
-SUMS = Path(__file__).with_name("sums.json")
+SUMS = Path(__file__).with_name("sums")
+"""Folder with one file for each kind of processor: compilers give each its own order of additions."""
+
+
+def sums_file() -> Path:
+    """Return the file of this processor's kind, whether or not there is one."""
+    here = environment()
+    return SUMS / f"{here['machine']}-{here['processor']}-{here['instructions']}.json"
+
+
+def write(sums: str, file: Path) -> None:
+    """Write the sums of a kind of processor; where they have changed, those of other kinds are removed.
+
+    They are of older code then, or of older packages, and can be recorded on such processors only.
+    """
+    if file.exists() and file.read_text() != sums:
+        for other in file.parent.glob("*.json"):
+            other.unlink()
+    file.write_text(sums)
 
 
 def main() -> None:
@@ -20,7 +38,7 @@ def main() -> None:
         make(Path())
         found = {"environment": environment(), "files": digests(Path())}
         found["courses"] = {group: course_digests(group) for group in GROUPS}
-    SUMS.write_text(json.dumps(found, indent=1) + "\n")
+    write(json.dumps(found, indent=1) + "\n", sums_file())
     print(f"{len(found['files'])} files")
 
 
