@@ -17,6 +17,7 @@ import json, pathlib, sys
 import numpy as np
 import bigmc
 from bigmc import api
+from bigmc.api.first_fit import compile_for
 from numba.core.dispatcher import Dispatcher
 
 def compiled():
@@ -27,6 +28,8 @@ def compiled():
 api.warm()
 known = compiled()
 generator, n, to = np.random.default_rng(0), 400, pathlib.Path(sys.argv[1])
+(to / "ahead").mkdir()
+compile_for(["numbers", "texts"], to / "ahead")
 words = [" ".join(f"w{7 * i + j * j}" for j in range(12)) for i in range(n)]
 texts = [{"text": f"Äpfel of class{i % 3} {words[i]}", "label": f"c{i % 3}"} for i in range(n)]
 sets = [{"text": f"class{i % 3} {words[i]}", "label": [f"c{i % 3}", f"d{i % 2}"]} for i in range(n)]

@@ -17,12 +17,22 @@ from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions, column
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.engine.ahead import Ahead
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.store.dataset import Dataset
     from bigmc.training.results import FitResult
 
 SPLITS = {"train": 0.9, "test": 0.1}
 """Default splits of raw data."""
+
+FIRST_FIT = "bigmc.api.first_fit"
+"""Program that compiles meanwhile."""
+
+KINDS: Mapping[str, Sequence[str]] = {
+    "texts": ("text",),
+    "numbers": ("dense", "numeric", "categorical", "one_hot", "dates"),
+}
+"""What kinds of columns are for the program."""
 
 
 def fit(
@@ -89,6 +99,7 @@ def fit(
         ridge model), ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that
         were set aside), ``seconds`` and ``peak_memory_bytes``.
     """
+    from bigmc.engine.ahead import Ahead
     from bigmc.engine.processes import prepare_process, prompt_release
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.ingestion.hashing.unicode import forget_tables
@@ -114,13 +125,14 @@ def fit(
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
     seconds = time_limit_of(time_limit)
     kinds = ColumnKinds({})
-    with opened(engine, prepare_process) as workers, prompt_release():
+    with opened(engine, prepare_process) as workers, prompt_release(), Ahead(workers) as ahead:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
         if is_dataset(source):
             data, refit = Dataset.open(source), False
+            ahead.expect(FIRST_FIT, _kinds(data.features), limit)
         else:
             resources = Resources(workers, limit, progress, started + seconds)
-            data, kinds = _raw_data(source, target, dataset, given_options(options), resources)
+            data, kinds = _raw_data(source, target, dataset, given_options(options), resources, ahead)
             forget_tables()  # training hashes nothing
             tidy_after(data)
             refit = options.get("split") is None
@@ -135,6 +147,11 @@ def fit(
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
+
+
+def _kinds(features: Mapping[str, Any]) -> list[str]:
+    """Return which of `KINDS` the columns of a dataset are, or those in options of ingest."""
+    return [kind for kind, columns in KINDS.items() if any(features.get(column) for column in columns)]
 
 
 def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, list[str]]:
@@ -175,7 +192,12 @@ def _files(source: Any) -> Iterator[str | Path]:
 
 
 def _raw_data(
-    source: Any, to: Path, dataset: str | Path | None, options: IngestKeywords, resources: Resources
+    source: Any,
+    to: Path,
+    dataset: str | Path | None,
+    options: IngestKeywords,
+    resources: Resources,
+    ahead: Ahead,
 ) -> tuple[Dataset, ColumnKinds]:
     """Return raw data as a dataset, and what was found out about its columns.
 
@@ -193,6 +215,7 @@ def _raw_data(
         kinds = with_column_kinds(source, options)
         options = kinds.options
         tidy()
+    ahead.expect(FIRST_FIT, _kinds(options), resources.memory_limit)
     if "text" in options and isinstance(label, str):
         options = _with_hashing(Path(f"{to}.fit"), source, options, resources)
     elif label is None and not _has_own_labels(source, options):

@@ -60,7 +60,7 @@ def warm(*, progress: ProgressCallback = silent) -> WarmResult:
     )
     with TemporaryDirectory(prefix="bigmc-warm-") as name:
         folder = Path(name)
-        rows = _write_rows(folder / "rows.csv")
+        rows = write_rows(folder / "rows.csv")
         make = functools.partial(ingest, rows, label="label", memory_limit="200MB", progress=progress)
         make(folder / "text", text="text")
         make(folder / "dense", dense=["x", "y"])
@@ -84,8 +84,8 @@ def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
     fits: tuple[tuple[Path, Mapping[str, Any]], ...] = (
         (rows, {"text": "text"}),
         (rows, {"dense": ["x", "y"]}),
-        (_write_texts(folder / "labels.jsonl", lambda c: f"class {c}"), {"text": "text"}),
-        (_write_texts(folder / "sets.jsonl", lambda c: [f"class {c}", "all"][: 1 + c % 2]), {"text": "text"}),
+        (write_texts(folder / "labels.jsonl"), {"text": "text"}),
+        (write_texts(folder / "sets.jsonl", lambda c: [f"class {c}", "all"][: 1 + c % 2]), {"text": "text"}),
     )
     for number, (source, columns) in enumerate(fits):
         target = folder / f"fit-{number}.model"
@@ -99,8 +99,8 @@ def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
             model.predict(np.array([[0.5, 1.0]]))
 
 
-def _write_texts(path: Path, label: Callable[[int], str | list[str]]) -> Path:
-    """Write texts with words of their class and unique words."""
+def write_texts(path: Path, label: Callable[[int], str | list[str]] = "class {}".format) -> Path:
+    """Write texts with words of their class and unique words, and the label of each class number."""
     with open(path, "w") as file:
         for i in range(N_ROWS):
             own = " ".join(f"own{N_OWN_WORDS * i + k}" for k in range(N_OWN_WORDS))
@@ -110,7 +110,7 @@ def _write_texts(path: Path, label: Callable[[int], str | list[str]]) -> Path:
     return path
 
 
-def _write_rows(path: Path) -> Path:
+def write_rows(path: Path) -> Path:
     """Write rows of words and numbers that depend on their class."""
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)

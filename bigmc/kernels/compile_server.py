@@ -89,6 +89,8 @@ class _ChildCache(_SharedCache):
         loaded = self._loaded(sig, target_context)
         if loaded is not None:
             return loaded
+        while on_miss:
+            on_miss.pop()()
         with _locked(self.cache_path, f"{self._cache_file._index_name} {sig}"):
             loaded = self._loaded(sig, target_context)  # another process may have compiled it meanwhile
             if loaded is None and _compile_in_child(self._py_func, sig):
@@ -180,6 +182,9 @@ def _environment(module: str, constants: list[Any], name: str) -> environment.En
     return known
 
 
+on_miss: list[Callable[[], None]] = []
+"""What is called once, when the next kernel is missing in numba's cache."""
+
 _equipped: dict[str, int] = {}
 """Modules whose kernels were given another cache, and how many names they had."""
 
@@ -228,7 +233,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
+            env=child_environment(),
         )
         return cls(process, os.getpid())
 
@@ -242,6 +247,11 @@ class _Child:
         except BrokenPipeError:
             return False
         return self.process.stdout.read(1) == b"1"
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of a child that imports what this process does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())}
 
 
 def _import_path() -> list[str]:

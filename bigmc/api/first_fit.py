@@ -1,0 +1,59 @@
+"""A program that a first fit runs meanwhile: it calls the kernels that the fit needs, the last ones first.
+
+See `bigmc.engine.ahead`. It ends when its input is closed, also by the end of the process that started it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bigmc.api.data import ingest
+from bigmc.api.fitting import fit
+from bigmc.api.inference import predict
+from bigmc.api.training import train
+from bigmc.api.warm import write_rows, write_texts
+
+MEMORY = "200MB"
+
+
+def compile_for(kinds: Sequence[str], folder: Path) -> None:
+    """Do in a folder, on a few artificial rows, what a fit does: its last steps first, then all of it.
+
+    Parameters
+    ----------
+    kinds : sequence of {"numbers", "texts"}
+        Kinds of the fit's features.
+    folder : Path
+        An empty folder.
+    """
+    rows = write_rows(folder / "rows.csv")
+    make = partial(ingest, rows, label="label", memory_limit=MEMORY)
+    finish = partial(fit, label="label", memory_limit=MEMORY)
+    if "numbers" in kinds:
+        make(folder / "numbers", dense=["x", "y"])
+        train("boost", folder / "numbers", folder / "boost.model", n_rounds=2, memory_limit=MEMORY)
+        predict(folder / "boost.model", rows, folder / "boost.parquet", scores=True, memory_limit=MEMORY)
+        finish(rows, folder / "numbers.model", dense=["x", "y"])
+    if "texts" in kinds:
+        make(folder / "texts", text="text", analyzer="char_wb", ngrams=(3, 5))
+        finish(write_texts(folder / "texts.jsonl"), folder / "texts.model", text="text")
+
+
+def _interrupt_at_end_of_input() -> None:
+    sys.stdin.buffer.read()
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
+    with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="bigmc-first-fit-") as name:
+        compile_for(sys.argv[1:], Path(name))

@@ -1,0 +1,74 @@
+"""The first run on a machine: another process compiles what is needed later, while this one computes.
+
+A kernel is compiled when it is called for the first time, and a fit calls some hundred one after the other:
+nearly all the time of a first fit is compiling, by one processor. A program that calls the same kernels, the
+last ones first, starts where a kernel is missing. Both share numba's cache and take turns at the kernels that
+both need (`bigmc.kernels.compile_server`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+
+from bigmc.engine.base import Engine
+from bigmc.engine.threads import available_cpus
+from bigmc.kernels import compile_server
+
+LEAST_MEMORY = 2_000_000_000
+"""Smallest memory limit in bytes with which another process is started; it takes some 500 MB."""
+
+
+class Ahead:
+    """Compile ahead while the context is open, where there are memory and processors for it.
+
+    Parameters
+    ----------
+    engine : Engine
+        What the run has; workers of a cluster compile for themselves.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._has_processors = engine.shares_memory and available_cpus() > 1
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def expect(self, module: str, arguments: Sequence[str], limit: int) -> None:
+        """Run a module with arguments as soon as a kernel is missing.
+
+        Parameters
+        ----------
+        module : str
+            It ends when its input is closed.
+        arguments : sequence of str
+            Its arguments; without any it is not run.
+        limit : int
+            Memory limit of this process in bytes.
+        """
+        if arguments and self._has_processors and limit >= LEAST_MEMORY:
+            compile_server.on_miss[:] = [partial(self._start, module, arguments)]
+
+    def _start(self, module: str, arguments: Sequence[str]) -> None:
+        with suppress(OSError):
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=compile_server.child_environment(),
+            )
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        compile_server.on_miss.clear()
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
