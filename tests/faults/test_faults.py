@@ -46,8 +46,9 @@ def test_a_failing_call_is_told_and_the_command_again_completes(name, inputs, tm
     assert outcome.trials > 5
 
 
-def test_a_failing_read_is_told(inputs, tmp_path):
-    outcome = trials.unreadable(NAMED["ingest"], inputs, tmp_path, seed=1, each=6)
+@pytest.mark.parametrize(("name", "each"), [("ingest", 6), ("ingest numbers", 20)])
+def test_a_failing_read_is_told(name, each, inputs, tmp_path):
+    outcome = trials.unreadable(NAMED[name], inputs, tmp_path, seed=1, each=each)
     assert not outcome.problems, outcome.problems[:3]
 
 

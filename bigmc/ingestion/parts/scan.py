@@ -28,7 +28,15 @@ from bigmc.ingestion.readers.plain_types import bytes_of
 from bigmc.ingestion.sources.dialect import UTF8, Dialect
 from bigmc.ingestion.sources.in_memory import in_memory
 from bigmc.ingestion.sources.remote_file import list_address
-from bigmc.ingestion.sources.source import COMPRESSIONS, DAMAGE, Source, compression_of, open_text, size_of
+from bigmc.ingestion.sources.source import (
+    COMPRESSIONS,
+    DAMAGE,
+    Source,
+    compression_of,
+    open_text,
+    size_of,
+    unreadable,
+)
 from bigmc.options.raw import FileOptions
 from bigmc.store.files import disk
 from bigmc.store.files.layout import MANIFEST, SHARDS, WIP
@@ -332,7 +340,7 @@ def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHin
 
 
 def bytes_per_row(source: Source) -> float:
-    """Estimate the bytes of a row of the source, from its first MiB."""
+    """Estimate the bytes of a row of the source, from its first MiB; `DataError` if that cannot be read."""
     if source.data is not None:
         rows = max(1, int(source.data.shape[0]))
         if source.format == "table":
@@ -345,8 +353,8 @@ def bytes_per_row(source: Source) -> float:
     try:
         with open_text(source) as stream:
             head = bytes(stream.read(1 << 20))
-    except DAMAGE:
-        return 1.0  # the reader will raise the error
+    except DAMAGE as error:  # another number would cut the source elsewhere
+        raise unreadable(source.path, error) from error
     return float(len(head)) / max(1, _count_records(head, source))
 
 
