@@ -5,9 +5,12 @@ See `bigmc.engine.ahead`. It ends when its input is closed, also by the end of t
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,6 +24,8 @@ from bigmc.api.training import train
 from bigmc.api.warm import write_rows, write_texts
 
 MEMORY = "200MB"
+PATIENCE = 5.0
+"""Seconds that the main thread has to end after an interrupt."""
 
 
 def compile_for(kinds: Sequence[str], folder: Path) -> None:
@@ -46,14 +51,18 @@ def compile_for(kinds: Sequence[str], folder: Path) -> None:
         finish(write_texts(folder / "texts.jsonl"), folder / "texts.model", text="text")
 
 
-def _interrupt_at_end_of_input() -> None:
+def _end_with_input(folder: str) -> None:
+    """Wait for the end of the input; then interrupt the main thread, which removes the folder and ends."""
     sys.stdin.buffer.read()
     main = threading.main_thread().ident
     assert main is not None
     signal.pthread_kill(main, signal.SIGINT)
+    time.sleep(PATIENCE)  # an interrupt can be lost, for example in a destructor
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
     with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="bigmc-first-fit-") as name:
+        threading.Thread(target=_end_with_input, args=(name,), daemon=True).start()
         compile_for(sys.argv[1:], Path(name))

@@ -22,6 +22,9 @@ from bigmc.kernels import compile_server
 LEAST_MEMORY = 2_000_000_000
 """Smallest memory limit in bytes with which another process is started; it takes some 500 MB."""
 
+PATIENCE = 10.0
+"""Seconds after which a process that does not end is killed."""
+
 
 class Ahead:
     """Compile ahead while the context is open, where there are memory and processors for it.
@@ -71,4 +74,8 @@ class Ahead:
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
-            self._process.wait()
+            try:
+                self._process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()

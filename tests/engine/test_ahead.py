@@ -6,11 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
 import bigmc
 from bigmc.api.warm import write_rows
+from bigmc.engine import ThreadEngine, ahead
+from bigmc.kernels import compile_server
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +83,17 @@ def test_it_ends_after_a_kill_of_the_fit_and_leaves_no_files(tmp_path: Path) -> 
     while Path(f"/proc/{int(killed.stdout)}").exists() or list(tmp_path.glob("bigmc-first-fit-*")):
         assert time.monotonic() < ends
         time.sleep(0.05)
+
+
+def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    monkeypatch.setattr(ahead, "available_cpus", lambda: 2)
+    monkeypatch.setattr(ahead, "PATIENCE", 0.2)
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(Popen(*a, **k)) or started[-1])
+    with ahead.Ahead(ThreadEngine(1)) as compiling:
+        compiling.expect("http.server", ["--bind", "127.0.0.1", "0"], 2_000_000_000)
+        compile_server.on_miss.pop()()
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
 @pytest.mark.parametrize(
