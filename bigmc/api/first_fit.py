@@ -6,7 +6,6 @@ See `bigmc.engine.ahead`. It ends when its input is closed, also by the end of t
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -22,6 +21,7 @@ from bigmc.api.fitting import fit
 from bigmc.api.inference import predict
 from bigmc.api.training import train
 from bigmc.api.warm import write_rows, write_texts
+from bigmc.store.files import disk
 
 MEMORY = "200MB"
 PATIENCE = 5.0
@@ -58,7 +58,8 @@ def _end_with_input(folder: str) -> None:
     assert main is not None
     signal.pthread_kill(main, signal.SIGINT)
     time.sleep(PATIENCE)  # an interrupt can be lost, for example in a destructor
-    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        disk.clear(Path(folder))
     os._exit(1)
 
 

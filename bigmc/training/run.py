@@ -21,16 +21,15 @@ from bigmc.engine import Engine, Resources
 from bigmc.engine.processes import prompt_release
 from bigmc.errors import BigmcError, ModelError
 from bigmc.learners import Learner, learner_of
-from bigmc.model import LinearModel, Model, load_model
+from bigmc.model import Model, load_model
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.dataset import Dataset
-from bigmc.store.files.atomic import replacing
 from bigmc.store.files.checkpoint import CHECKPOINT, FileCheckpoint
-from bigmc.store.files.npy import read_npy
 from bigmc.store.files.outputs import IfExists
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.store.files.work_folder import WorkFolder
 from bigmc.training.feature_names import feature_names
+from bigmc.training.gradient_norms import save_norms, with_norms
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
 from bigmc.training.trials import Truth
@@ -60,7 +59,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
                 trained = _trained(samples, learner, options, resources, work)
                 names = feature_names(data, trained.used_features, resources.memory_limit // 16)
                 if options.keep_norms:
-                    _save_norms(trained, target)
+                    save_norms(trained, target)
                 label = data.label_source  # a model trained on rows in memory lacks it
                 replace(trained, params=params, names=names, label_source=label).save(target)
     folder.clear()
@@ -121,7 +120,7 @@ def _trained(
         replace(resources, progress=_towards(learner.tolerance, resources.progress)),
         checkpoint=FileCheckpoint(work),
         scratch=work,
-        start=None if options.start is None else _start(options.start),
+        start=None if options.start is None else with_norms(load_model(options.start), options.start),
         sample_weight=_weights(samples, options.held_out or calibration, engine),
     ).model
     return model if calibration is None else _calibrated(model, calibration.rows(samples, engine)[0])
@@ -150,45 +149,6 @@ def _calibrated(model: Model, rows: Dataset) -> Model:
     verdict = Truth.of(rows).judge(model.dataset_scores(rows))
     threshold = model.label_threshold if verdict.threshold is None else verdict.threshold
     return replace(model, calibration=verdict.calibration, label_threshold=threshold)
-
-
-def norms_beside(model: Path) -> Path:
-    """Return the file of the norms of the final gradients of a training."""
-    return model.with_suffix(".norms.npy")
-
-
-def _save_norms(model: Model, target: Path) -> None:
-    """Store the norms of the gradients, if the model has any."""
-    if isinstance(model, LinearModel) and model.gradient_norms is not None:
-        with replacing(norms_beside(target)) as file:
-            np.save(file, model.gradient_norms)
-
-
-def _start(path: Path) -> Model:
-    model = load_model(path)
-    if isinstance(model, LinearModel) and norms_beside(path).exists():
-        return replace(model, gradient_norms=_read_norms(norms_beside(path), model.n_features))
-    return model
-
-
-def _read_norms(path: Path, n_features: int) -> NDArray[np.float32]:
-    """Return the norms stored beside a model.
-
-    Raises
-    ------
-    ModelError
-        If the file does not have a norm for every feature.
-    """
-    cure = "delete it: without it training takes a pass more"
-    try:
-        norms = read_npy(path.read_bytes())
-    except (OSError, ValueError, EOFError) as error:
-        raise ModelError(f"{path} is damaged ({error})", cure) from None
-    if norms.shape != (n_features,) or norms.dtype != np.float32:
-        raise ModelError(f"{path} does not hold the norms of {n_features} features", cure)
-    if not np.isfinite(norms).all() or norms.min(initial=0.0) < 0:
-        raise ModelError(f"{path} holds norms that are negative or not finite", cure)
-    return norms
 
 
 def _is_trained(target: Path, params: Mapping[str, Any], if_exists: IfExists) -> bool:

@@ -38,6 +38,7 @@ from bigmc.store.files.receipt import Receipt
 from bigmc.store.files.untrusted import parse_json
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.store.files.work_folder import WorkFolder
+from bigmc.training.gradient_norms import norms_beside, with_norms
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import train
@@ -192,11 +193,16 @@ def _point(
         return known, None
     learner = options.learner(alpha)
     asked = TrainOptions(learner, options.split, before, keep_norms=True, held_out=validation.held_out)
+    was_there = target.exists()
     trained = train(data, target, asked, resources)
+    if was_there and not norms_beside(target).exists():  # the next model would have other bits without them
+        disk.unlink(target)
+        trained = train(data, target, asked, resources)
     measured = EvaluateOptions(split=options.validation)
     # Held-out rows are in the memory of this process, invisible to workers.
     local = resources if validation.samples.path else replace(resources, engine=resources.engine.local())
-    figures = evaluate(load_model(target), LabelledDataset(validation.samples), measured, local)
+    model = with_norms(load_model(target), target)  # they are its own, or this raises an error
+    figures = evaluate(model, LabelledDataset(validation.samples), measured, local)
     row: dict[str, object] = {
         "alpha": alpha,
         "n_nonzero_features": trained["n_nonzero_features"],
@@ -206,7 +212,7 @@ def _point(
         **{name: figures[name] for name in FIGURES if name in figures},
         "model": target.name,
     }
-    kept = {**row, "model_sha256": sha256(target)}
+    kept = {**row, "model_sha256": sha256(target), "norms_sha256": _norms_digest(target)}
     write_atomic(seen, json.dumps({**kept, "sha256": _digest(kept)}).encode())
     return cast(PathRow, row), trained["seconds"]
 
@@ -217,18 +223,29 @@ def _read_row(file: Path, model: Path) -> PathRow | None:
     Raises
     ------
     ModelError
-        If the model has changed since, because later models start from its weights.
+        If the model or its norms have changed since, because later models start from them.
     """
     try:
         row: dict[str, object] = dict(parse_json(file.read_bytes()))
         if row.pop("sha256") != _digest(row):
             return None
-        measured = row.pop("model_sha256")
+        measured, norms = row.pop("model_sha256"), row.pop("norms_sha256")
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
     if measured != sha256(model):
         raise ModelError(f"{model} has changed since it was evaluated", "delete it to train it again")
+    if norms != _norms_digest(model):
+        raise ModelError(
+            f"{norms_beside(model)} has changed since it was written, or is gone",
+            f"delete {model.name} to train it again",
+        )
     return cast(PathRow, row)
+
+
+def _norms_digest(model: Path) -> str | None:
+    """Return the SHA-256 of the norms beside a model, from which the next training starts."""
+    norms = norms_beside(model)
+    return sha256(norms) if norms.exists() else None
 
 
 def _digest(row: Mapping[str, object]) -> str:

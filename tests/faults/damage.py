@@ -112,19 +112,17 @@ def unfinished_outcome(command: Command, inputs: Path, work: Path, seed: int, ea
         files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "lock")
         if files:
             file = rng.choice(files)
-            name = file.relative_to(folder)
+            held = {p: p.read_bytes() for p in files}
             what = apply_harm(file, files, HARMS[number % len(HARMS)], rng)
-            _judge(
-                outcome,
-                f"{name} {what}",
-                "",
-                partial(_finish, command, inputs, folder, found.made, str(name)),
-            )
+            changed = {p for p in files if not p.is_file() or p.read_bytes() != held[p]}  # two are swapped
+            damaged = {str(p.relative_to(folder)) for p in changed | {file}}
+            run_again = partial(_finish, command, inputs, folder, found.made, damaged)
+            _judge(outcome, f"{file.relative_to(folder)} {what}", "", run_again)
         shutil.rmtree(folder)
     return outcome
 
 
-def _finish(command: Command, inputs: Path, folder: Path, made: dict[str, bytes], damaged: str) -> str:
+def _finish(command: Command, inputs: Path, folder: Path, made: dict[str, bytes], damaged: set[str]) -> str:
     """Run a command to its end and return in what it is wrong, if in anything that is not refused.
 
     A finished result that was damaged may stay as it is if whoever reads it is told.
@@ -132,10 +130,11 @@ def _finish(command: Command, inputs: Path, folder: Path, made: dict[str, bytes]
     command.run(inputs, folder)
     now = result(folder)
     wrong = {str(Path(name)) for name in made if now.get(name) != made[name]}
-    if damaged in wrong and not damaged.endswith((".bigmc", ".model", ".parquet", "path.json")):
-        wrong.remove(damaged)  # figures and a picture of a path that is finished
-    if damaged in wrong and damaged.endswith(".rejects.parquet") and not (folder / damaged).is_file():
-        wrong.remove(damaged)  # taken away
+    for name in damaged & wrong:
+        if not name.endswith((".bigmc", ".model", ".parquet", "path.json")):
+            wrong.remove(name)  # figures and a picture of a path that is finished
+        elif name.endswith(".rejects.parquet") and not (folder / name).is_file():
+            wrong.remove(name)  # taken away
     for name in sorted(wrong):
         path = folder / name
         if path.suffix == ".model":

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from bigmc.model.archive import read_archive, write_archive
 from bigmc.model.registry import verify_model
 from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
-from bigmc.training.run import norms_beside
+from bigmc.training.gradient_norms import digest_of, norms_beside
 
 SPEC = {
     "text": ["review"],
@@ -134,16 +135,29 @@ def test_arrays_that_are_not_there_are_refused(what, path):
     refused(path)
 
 
-@pytest.mark.parametrize("what", [*ARRAYS, "another length", "NaN"])
+BAD_NORMS = {
+    **dict.fromkeys(ARRAYS, "is damaged|does not hold"),
+    "another length": "does not hold the norms of 256 features",
+    "NaN": "holds norms that are negative or not finite",
+    "negative": "holds norms that are negative or not finite",
+    "of another model": "is damaged, or the norms of another model",
+}
+
+
+@pytest.mark.parametrize("what", BAD_NORMS)
 def test_bad_norms_beside_a_warm_start_are_refused(what, path):
     stream = io.BytesIO()
     values = np.ones(5 if what == "another length" else 256, np.float32)
-    values[0] = np.nan if what == "NaN" else 1
+    values[0] = {"NaN": np.nan, "negative": -1}.get(what, 1)
     np.save(stream, values)
-    norms_beside(path).write_bytes(ARRAYS.get(what, stream.getvalue()))
+    content = ARRAYS.get(what, stream.getvalue())
+    model = load_model(path)
+    if what == "of another model":
+        model = replace(model, intercept=model.intercept + 1)
+    norms_beside(path).write_bytes(content + digest_of(content, model))
     labels = np.array(list("abab"))
     dataset = api.ingest(np.eye(4, 256), path.with_name("d"), label=labels, split={"train": 1.0})
-    with pytest.raises(BigmcError, match=r"norms.npy.*; delete it"):
+    with pytest.raises(BigmcError, match=f"norms.npy ({BAD_NORMS[what]}).*; delete it"):
         api.train("sparse", dataset, path.with_name("b.model"), warm_start=path)
 
 

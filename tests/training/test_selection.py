@@ -127,6 +127,38 @@ def test_a_path_killed_anywhere_ends_with_the_same_bytes(dataset, tmp_path):
         assert files_of(tmp_path / str(number)) == expected, point
 
 
+class Stop(Exception):
+    """What interrupts a path."""
+
+
+def test_norms_that_are_gone_or_of_another_model_change_no_later_model(dataset, tmp_path):
+    options = {**PATH, "engine": ThreadEngine(1)}
+    api.sparse_path(dataset, tmp_path / "whole", **options)
+    expected = files_of(tmp_path / "whole")
+    to = tmp_path / "stopped"
+    norms, figures = to / "000.norms.npy", to / "000.json"
+
+    def stop(message):
+        if figures.exists():
+            raise Stop
+
+    with pytest.raises(Stop):
+        api.sparse_path(dataset, to, progress=stop, **options)
+    for content in (expected["001.norms.npy"], None):
+        norms.unlink()
+        if content is not None:
+            norms.write_bytes(content)
+        with pytest.raises(ModelError, match=r"000.norms.npy has changed.*, or is gone; delete 000.model"):
+            api.sparse_path(dataset, to, **options)
+    norms.write_bytes(expected["001.norms.npy"])
+    figures.unlink()  # as if killed before they were written
+    with pytest.raises(ModelError, match="the norms of another model; delete it"):
+        api.sparse_path(dataset, to, **options)
+    norms.unlink()
+    api.sparse_path(dataset, to, **options)
+    assert files_of(to) == expected
+
+
 def test_a_path_spares_the_files_of_others(dataset, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     api.sparse_path(dataset, tmp_path, alphas=[0.5], tol=0.1)
