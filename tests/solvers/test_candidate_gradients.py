@@ -1,5 +1,7 @@
 """Gradients of the candidates at the dual point, and at the weights, beside passes that leave them out."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from dense import loss_and_gradient
@@ -7,8 +9,9 @@ from sparse_runs import solve
 from test_chunk_rounds import PLAN, replace
 from test_pass_norms import N_FEATURES, N_ROWS, made, task_of
 
+from bigmc.objectives import objective
 from bigmc.solvers.sparse.chunks.certificate import Certifier, with_gradients_of_written
-from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
+from bigmc.solvers.sparse.chunks.evaluation import distance, evaluate_by_columns
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -41,6 +44,36 @@ def dense(coef):
     W = np.zeros((N_FEATURES, N_CLASSES))
     W[coef.features] = coef.rows[:, :N_CLASSES]
     return W
+
+
+@pytest.mark.parametrize("penalty", ["l1/l2", "l1"])
+def test_the_gap_of_the_candidates_is_that_of_conjugates(penalty):
+    """Of every feature: the regulariser, its conjugate and a product, by their textbook formulas."""
+    X, y, dataset = made(N_CLASSES)
+    ridge, alpha = 0.3, 0.02
+    task = replace(
+        task_of(dataset, "squared_hinge", alpha), objective=objective("squared_hinge", penalty, ridge=ridge)
+    )
+    layers = [np.arange(0, 30, 2), np.arange(1, 30, 2)]
+    spill = Spill(dataset, None, N_CHUNKS, 0, None, exact_rows(dataset))
+    try:
+        for layer in layers:
+            spill.add(layer)
+        rows = np.zeros((2, task.width))
+        rows[:, :N_CLASSES] = [[0.4, -0.1, 0.0, 0.2], [-0.3, 0.0, 0.1, 0.0]]
+        coef = Coefficients.zeros(task.width).updated([(np.array([4, 7]), rows)])
+        point = evaluate_by_columns(task, spill, coef, np.zeros(N_CLASSES))
+        found = distance(task, point, layers).gap
+    finally:
+        spill.close()
+    W = dense(coef)[:30]
+    G = loss_and_gradient("squared_hinge", X.toarray(), y, dense(coef), np.zeros(N_CLASSES), np.ones(N_ROWS))[
+        1
+    ]
+    sizes = np.abs if penalty == "l1" else partial(np.linalg.norm, axis=1)
+    conjugates = np.maximum(sizes(G[:30]) - alpha, 0) ** 2 / (2 * ridge)
+    regularisers = alpha * sizes(W).sum() + ridge / 2 * (W**2).sum()
+    np.testing.assert_allclose(found, regularisers + conjugates.sum() + (W * G[:30]).sum(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
