@@ -8,6 +8,8 @@ both need (`bigmc.kernels.compile_server`).
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,12 +17,15 @@ from contextlib import suppress
 from functools import partial
 from types import TracebackType
 
+from bigmc.engine import threads
 from bigmc.engine.base import Engine
-from bigmc.engine.threads import available_cpus
 from bigmc.kernels import compile_server
 
 LEAST_MEMORY = 2_000_000_000
 """Smallest memory limit in bytes with which another process is started; it takes some 500 MB."""
+
+LOCKED = __file__
+"""What is locked; where it cannot be, no process is started."""
 
 PATIENCE = 10.0
 """Seconds after which a process that does not end is killed."""
@@ -29,6 +34,8 @@ PATIENCE = 10.0
 class Ahead:
     """Compile ahead while the context is open, where there are memory and processors for it.
 
+    One process of a machine does, which holds a lock: twenty that start at once need the same kernels.
+
     Parameters
     ----------
     engine : Engine
@@ -36,8 +43,9 @@ class Ahead:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._has_processors = engine.shares_memory and available_cpus() > 1
+        self._has_processors = engine.shares_memory and threads.available_cpus() > 1
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock: int | None = None
 
     def expect(self, module: str, arguments: Sequence[str], limit: int) -> None:
         """Run a module with arguments as soon as a kernel is missing.
@@ -56,6 +64,8 @@ class Ahead:
 
     def _start(self, module: str, arguments: Sequence[str]) -> None:
         with suppress(OSError):
+            self._lock = os.open(LOCKED, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
@@ -79,3 +89,5 @@ class Ahead:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        if self._lock is not None:
+            os.close(self._lock)

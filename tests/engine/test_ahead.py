@@ -1,5 +1,6 @@
 """The process that compiles while a first fit computes: when it starts, and that it ends with the fit."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 import bigmc
 from bigmc.api.warm import write_rows
-from bigmc.engine import ThreadEngine, ahead
+from bigmc.engine import ThreadEngine, ahead, threads
 from bigmc.kernels import compile_server
 
 pytestmark = pytest.mark.slow
@@ -21,7 +22,7 @@ PROGRAM = """
 import os, pathlib, subprocess, sys, time
 import numpy as np
 from bigmc.api.fitting import FIRST_FIT
-from bigmc.engine import ThreadEngine, ahead
+from bigmc.engine import ThreadEngine, ahead, threads
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.kernels.csc import undo_delta
 
@@ -33,7 +34,8 @@ def noted(command, **options):
     return process
 subprocess.Popen = noted
 compile_elsewhere()
-ahead.available_cpus = lambda: {n_processors}
+threads.available_cpus = lambda: {n_processors}
+ahead.LOCKED = folder
 with ahead.Ahead(ThreadEngine()) as compiling:
     compiling.expect(FIRST_FIT, {kinds}, {limit})
     undo_delta(np.array([1, 0, 2], np.uint16))
@@ -85,9 +87,17 @@ def test_it_ends_after_a_kill_of_the_fit_and_leaves_no_files(tmp_path: Path) -> 
         time.sleep(0.05)
 
 
-def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_start_beside_another(tmp_path: Path) -> None:
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert run(tmp_path, "left").stdout == "0 []\n"
+    os.close(handle)
+
+
+def test_a_process_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
-    monkeypatch.setattr(ahead, "available_cpus", lambda: 2)
+    monkeypatch.setattr(threads, "available_cpus", lambda: 2)
+    monkeypatch.setattr(ahead, "LOCKED", tmp_path)
     monkeypatch.setattr(ahead, "PATIENCE", 0.2)
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(Popen(*a, **k)) or started[-1])
     with ahead.Ahead(ThreadEngine(1)) as compiling:
