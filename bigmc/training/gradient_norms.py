@@ -63,11 +63,14 @@ def read_norms(path: Path, model: LinearModel) -> NDArray[np.float32]:
     """
     try:
         stored = path.read_bytes()
-        content, digest = stored[:-32], stored[-32:]
-        if digest != digest_of(content, model):
-            raise ModelError(f"{path} is damaged, or the norms of another model", _CURE)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error})", _CURE) from None
+    content, digest = stored[:-32], stored[-32:]
+    if digest != digest_of(content, model):
+        raise ModelError(f"{path} is damaged, or the norms of another model", _CURE)
+    try:
         norms = read_npy(content)
-    except (OSError, ValueError, EOFError) as error:
+    except (ValueError, EOFError) as error:
         raise ModelError(f"{path} is damaged ({error})", _CURE) from None
     if norms.shape != (model.n_features,) or norms.dtype != np.float32:
         raise ModelError(f"{path} does not hold the norms of {model.n_features} features", _CURE)
