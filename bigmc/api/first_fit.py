@@ -6,10 +6,8 @@ See `bigmc.engine.ahead`. It ends when its input is closed, also by the end of t
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,8 +22,8 @@ from bigmc.api.warm import write_rows, write_texts
 from bigmc.store.files import disk
 
 MEMORY = "200MB"
-PATIENCE = 5.0
-"""Seconds that the main thread has to end after an interrupt."""
+TRIES = 100
+"""Most attempts to remove the folder."""
 
 
 def compile_for(kinds: Sequence[str], folder: Path) -> None:
@@ -52,18 +50,21 @@ def compile_for(kinds: Sequence[str], folder: Path) -> None:
 
 
 def _end_with_input(folder: str) -> None:
-    """Wait for the end of the input; then interrupt the main thread, which removes the folder and ends."""
+    """Wait for the end of the input, remove the folder and end, whatever the main thread does."""
     sys.stdin.buffer.read()
-    main = threading.main_thread().ident
-    assert main is not None
-    signal.pthread_kill(main, signal.SIGINT)
-    time.sleep(PATIENCE)  # an interrupt can be lost, for example in a destructor
-    with suppress(OSError):
-        disk.clear(Path(folder))
-    os._exit(1)
+    for _ in range(TRIES):  # the main thread may write once more
+        with suppress(OSError):
+            disk.clear(Path(folder))
+        if not os.path.exists(folder):
+            break
+    os._exit(0)
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="bigmc-first-fit-") as name:
+    # Without its folder the main thread fails: nobody waits for it then.
+    with (
+        suppress(Exception),
+        TemporaryDirectory(prefix="bigmc-first-fit-", ignore_cleanup_errors=True) as name,
+    ):
         threading.Thread(target=_end_with_input, args=(name,), daemon=True).start()
         compile_for(sys.argv[1:], Path(name))
