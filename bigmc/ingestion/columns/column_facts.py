@@ -34,6 +34,8 @@ MOSTLY = 0.9
 """Share of numbers in a column above which `fit` reports why it is not read as numbers."""
 _LONG, _KEPT = 100, 40
 """Longer texts, in bytes, are neither numbers nor dates; and the characters to keep of them."""
+_RANDOM_ID = r"^\{?(?:[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32,64})\}?$"
+"""A UUID, or a digest of 128 to 256 bits."""
 
 
 class Use(Enum):
@@ -207,6 +209,17 @@ class ColumnFacts:
         low, high = values.min(), values.max()
         whole = bool((values == np.floor(values)).all())
         return whole and low in (0, 1) and high - low + 1 == n_rows and len(np.unique(values)) == n_rows
+
+    @property
+    def is_random_id(self) -> bool:
+        """Whether every row has another UUID or digest, which tells nothing of new rows."""
+        counts = self.levels.counts
+        if not self.is_text or len(counts) < FEWEST_ROWS:
+            return False
+        texts = without_missing(pa.array(counts, pa.string()), self.missing)
+        times = np.fromiter(counts.values(), np.int64, len(counts))[~null_mask(texts)]
+        matches = pc.match_substring_regex(texts.drop_null(), _RANDOM_ID)
+        return len(times) >= FEWEST_ROWS and bool((times == 1).all()) and pc.all(matches).as_py()
 
     @property
     def is_category(self) -> bool:

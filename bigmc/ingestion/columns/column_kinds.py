@@ -81,7 +81,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
         return ColumnKinds(options)
     completed = options.copy()
     if not named:
-        columns = _without_row_numbers(columns)
+        columns = _without_ids(columns)
         texts = _kinds(columns, completed)
         categories, hashes = columns_of(completed.get("categorical")), bool(texts)
         dense = (*columns_of(completed.get("dense")), *columns_of(completed.get("date")))
@@ -102,12 +102,12 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     return ColumnKinds(completed, left_out, tuple(_notes(columns)))
 
 
-def _without_row_numbers(columns: list[ColumnFacts]) -> list[ColumnFacts]:
-    """Return the columns; those that number the rows are unfit, unless there are no others."""
-    others = [column for column in columns if column.is_useful and not column.row_numbers.found]
-    if others:
+def _without_ids(columns: list[ColumnFacts]) -> list[ColumnFacts]:
+    """Return the columns; row numbers and random ids are unfit, unless there are no other columns."""
+    ids = {column.name for column in columns if column.row_numbers.found or column.is_random_id}
+    if any(column.is_useful and column.name not in ids for column in columns):
         for column in columns:
-            column.unfit |= column.row_numbers.found
+            column.unfit |= column.name in ids
     return columns
 
 
@@ -204,7 +204,7 @@ def _notes(columns: Sequence[ColumnFacts]) -> Iterator[str]:
             yield f"{column.name} is an object; name its fields to use them: --text {column.name}.FIELD"
         if column.odd:
             yield told(column.name, column.odd, column.n_rows, column.odd_places)
-        yield from _notes_on_row_numbers(column)
+        yield from _notes_on_ids(column)
         if column.inexact:
             use = "left out" if column.unfit else "categories"
             yield f"{column.name} has integers that are not exact as numbers, such as {column.inexact}: {use}"
@@ -212,10 +212,13 @@ def _notes(columns: Sequence[ColumnFacts]) -> Iterator[str]:
             yield f"{column.name} is not read as numbers or dates: {column.doubt}"
 
 
-def _notes_on_row_numbers(column: ColumnFacts) -> Iterator[str]:
-    if column.row_numbers.found:
-        option = f"--dense {shlex.quote(column.name)}"
-        use = f"left out ({option}, beside other columns, uses it)" if column.unfit else "used"
+def _notes_on_ids(column: ColumnFacts) -> Iterator[str]:
+    kind = "text" if column.is_random_id else "dense"
+    option = f"--{kind} {shlex.quote(column.name)}"
+    use = f"left out ({option}, beside other columns, uses it)" if column.unfit else "used"
+    if column.is_random_id:
+        yield f"{column.name} has another UUID or digest in every row, which tells nothing of new rows: {use}"
+    elif column.row_numbers.found:
         yield f"{column.name} numbers the rows, which tells the class where they are sorted by it: {use}"
     elif column.is_useful and column.is_shuffled_row_number:
         yield (
