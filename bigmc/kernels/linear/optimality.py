@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.penalties import dual_norm, prox, violation
+from bigmc.kernels.linear.penalties import dual_norm, excess_norm, violation
 
 
 @inner_kernel
@@ -35,9 +35,7 @@ def measure(penalty, level, gradient, row, p, work, out):
     violations[p] = violation(penalty, alpha, ridge, row, gradient, ones, scratch)
     distances[p] = 0.0
     if ridge > 0.0 and norms[p] > alpha:
-        prox(penalty, alpha, gradient, ones, scratch)
-        for r in range(gradient.shape[0]):
-            distances[p] += scratch[r] * scratch[r]
+        distances[p] = excess_norm(penalty, alpha, gradient, ones, scratch) ** 2
 
 
 @kernel

@@ -160,6 +160,25 @@ def prox(penalty, alpha, linear, curve, new):
         new[r] = size if linear[r] > 0.0 else -size
 
 
+@inner_kernel
+def excess_norm(penalty, alpha, gradient, ones, work):
+    """Return the distance of a gradient from alpha times the subdifferential at 0; see `violation`.
+
+    It is the length of what the proximal operator with curves of 1 leaves of the gradient.
+    """
+    code, ratio = penalty
+    total = 0.0
+    if code == LARGEST:
+        prox(penalty, alpha, gradient, ones, work)
+        for r in range(gradient.shape[0]):
+            total += work[r] * work[r]
+        return np.sqrt(total)
+    for r in range(gradient.shape[0]):
+        left = max(abs(gradient[r]) - ratio * alpha, 0.0)
+        total += left * left
+    return max(np.sqrt(total) - (1.0 - ratio) * alpha, 0.0)
+
+
 @kernel
 def violation(penalty, alpha, ridge, row, gradient, ones, work):
     """Return the norm of the smallest subgradient of the objective by one row of weights.
@@ -180,11 +199,7 @@ def violation(penalty, alpha, ridge, row, gradient, ones, work):
     for r in range(n_classes):
         largest = max(largest, abs(row[r]))
     if largest == 0.0:
-        prox(penalty, alpha, gradient, ones, work)
-        total = 0.0
-        for r in range(n_classes):
-            total += work[r] * work[r]
-        return np.sqrt(total)
+        return excess_norm(penalty, alpha, gradient, ones, work)
     total = 0.0
     if code == LARGEST:
         # -G of the largest weights, signs taken off, less its projection on the simplex of size alpha
