@@ -254,8 +254,8 @@ def _value(row: Mapping[str, Any], name: str) -> Any:
 
 def _is_frame(data: Any) -> bool:
     """Return whether data is a table of named columns: of Arrow, pandas, polars or the like."""
-    named = hasattr(data, "columns") or hasattr(data, "column_names")
-    return named and (isinstance(data, pa.Table) or hasattr(data, "__arrow_c_stream__"))
+    streams = isinstance(data, pa.Table) or hasattr(data, "__arrow_c_stream__")
+    return streams and (hasattr(data, "columns") or hasattr(data, "column_names"))
 
 
 def _is_no_list(data: Any) -> bool:
