@@ -101,7 +101,9 @@ def times_in_format(texts: pa.Array, format: str) -> tuple[NDArray[np.int64], ND
     hour = np.where(halved, hour % 12 + 12 * afternoon, hour)
     fits &= (year >= 1) & (month >= 1) & (month <= 12)
     months = ((year - _EPOCH_YEAR) * 12 + month - 1).astype("datetime64[M]")
-    length = ((months + np.timedelta64(1, "M")).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
+    length = (
+        (months + np.timedelta64(1, "M")).astype("datetime64[D]") - months.astype("datetime64[D]")
+    ).astype(np.int64)
     fits &= (day >= 1) & (day <= length)
     days = months.astype("datetime64[D]").astype(np.int64) + day - 1
     times = days * _DAY_OF_US + (hour * 3600 + minute * 60) * 1_000_000 + second
