@@ -59,7 +59,7 @@ class Ahead:
         limit : int
             Memory limit of this process in bytes.
         """
-        if arguments and self._has_processors and limit >= LEAST_MEMORY:
+        if arguments and self._has_processors and limit >= LEAST_MEMORY and sys.executable:
             compile_server.on_miss[:] = [partial(self._start, module, arguments)]
 
     def _start(self, module: str, arguments: Sequence[str]) -> None:

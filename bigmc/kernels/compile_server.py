@@ -271,6 +271,8 @@ _child: _Child | None = None
 def _compile_in_child(function: Any, sig: Any) -> bool:
     """Return whether a child did it. The caller holds numba's compiler lock: one thread asks at a time."""
     global _child
+    if not sys.executable:  # an embedded interpreter does not know its program
+        return False
     request = pickle.dumps((function.__module__, function.__name__, sig))
     if _child is not None and _child.owner == os.getpid() and _child.compiles(request):
         return True

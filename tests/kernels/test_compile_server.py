@@ -42,8 +42,13 @@ def called(before: str, cache: Path) -> str:
 
 @pytest.mark.parametrize(
     ("before", "hits", "misses"),
-    [("", 1, 0), ("sys.executable = '/nowhere/python'", 0, 1), ("sys.executable = '/bin/false'", 0, 1)],
-    ids=["a child compiles", "no child can start", "the child fails"],
+    [
+        ("", 1, 0),
+        ("sys.executable = None", 0, 1),
+        ("sys.executable = '/nowhere/python'", 0, 1),
+        ("sys.executable = '/bin/false'", 0, 1),
+    ],
+    ids=["a child compiles", "no program is known", "no child can start", "the child fails"],
 )
 def test_a_kernel_is_compiled_by_a_child_or_here(before: str, hits: int, misses: int, tmp_path: Path) -> None:
     assert called(before, tmp_path) == f"[1, 1, 3] {hits} {misses}"
