@@ -65,8 +65,7 @@ def _table_of_pandas(frame: Any, name: str) -> pa.Table:
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
         for place, field in enumerate(table.schema):
-            kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-            if getattr(kind, "extension_name", "").startswith("pandas."):
+            if _is_of_pandas(field.type):
                 table = table.set_column(place, field.name, as_texts(frame.iloc[:, place]))
         return table
     except _REFUSED:
@@ -78,9 +77,16 @@ def _table_of_pandas(frame: Any, name: str) -> pa.Table:
         return pa.table({str(column): _column_of_pandas(frame[column], name) for column in frame.columns})
 
 
+def _is_of_pandas(kind: pa.DataType) -> bool:
+    """Return whether values, or those of a dictionary, are intervals or periods."""
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(getattr(values, "extension_name", "").startswith("pandas."))
+
+
 def _column_of_pandas(column: Any, name: str) -> Any:
     try:
-        return pa.Array.from_pandas(column)
+        array = pa.Array.from_pandas(column)
+        return as_texts(column) if _is_of_pandas(array.type) else array
     except _REFUSED as error:
         try:
             return as_texts(column)
