@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.store.files.atomic import replacing
-from bigmc.store.files.npy import ArraySize, check_npy, read_npy, read_size
+from bigmc.store.files.npy import ArraySize, check_npy, npy_pieces, read_npy, read_size
 from bigmc.store.files.untrusted import parse_json
 
 #: Name of the format in the header.
@@ -186,15 +186,10 @@ def check_archive(path: Path) -> list[str]:
 
 
 def _npy_pieces(name: str, array: NDArray[Any]) -> _Pieces:
-    """Return the bytes of a ``.npy`` file: its header, and the memory of the array, which is not copied."""
-    array, stream = np.ascontiguousarray(array), io.BytesIO()
-    try:  # the array itself comes below, but NumPy says whether it can be saved
-        np.lib.format.write_array(stream, array[:0], version=(1, 0), allow_pickle=False)
+    try:
+        return npy_pieces(array)
     except ValueError as error:
         raise ModelError(f"{name} of type {array.dtype} cannot be saved ({error})") from error
-    stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
-    return [stream.getvalue(), *([array.reshape(-1).view(np.uint8).data] if array.nbytes else [])]
 
 
 def _pack(file: IO[bytes], header: Mapping[str, Any], members: Mapping[str, _Pieces]) -> None:

@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 
 from bigmc.store.files.checkpoint import FileCheckpoint
-from bigmc.store.files.file_array import file_array
+from bigmc.store.files.file_array import file_array, give_back_pages
 
 
 def anonymous():
+    return of_status("RssAnon")
+
+
+def resident():
+    return of_status("VmRSS")
+
+
+def of_status(name):
     status = Path("/proc/self/status")
     for line in status.read_text().splitlines() if status.exists() else ():
-        if line.startswith("RssAnon"):
+        if line.startswith(name):
             return int(line.split()[1]) << 10
     pytest.skip("no figures of memory here")
 
@@ -35,6 +43,30 @@ def test_its_elements_are_no_memory_of_the_process(tmp_path):
     array = file_array((1 << 23,), np.float64, tmp_path)
     array[:] = 1.0
     assert anonymous() - before < 16 << 20 < array.nbytes
+
+
+def test_pages_given_back_are_no_memory_of_the_process_and_keep_their_content(tmp_path):
+    array = file_array((1 << 23,), np.float64, tmp_path)
+    array[:] = 1.0
+    before = resident()
+    give_back_pages(array[1000:-1000])
+    assert before - resident() > array.nbytes - (16 << 20)
+    assert array.sum() == array.size
+    in_memory = np.ones(5000)
+    for other in (in_memory, in_memory[7:], array[:0]):
+        give_back_pages(other)
+    assert in_memory.sum() == 5000
+
+
+def test_a_checkpoint_of_a_mapped_array_leaves_no_pages_in_memory(tmp_path):
+    array = file_array((1 << 23,), np.float64, tmp_path)
+    array[:] = np.arange(len(array))
+    give_back_pages(array)
+    before, checkpoint = resident(), FileCheckpoint(tmp_path)
+    checkpoint.save({}, {"large": array})
+    read = checkpoint.load()[1]["large"]
+    assert resident() - before < 16 << 20 < array.nbytes
+    np.testing.assert_array_equal(read, np.arange(len(array)))
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="no such call here")

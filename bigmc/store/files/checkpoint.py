@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bigmc.errors import StoreError
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import replacing
-from bigmc.store.files.file_array import file_array
-from bigmc.store.files.npy import read_npy, read_size
+from bigmc.store.files.file_array import file_array, give_back_pages
+from bigmc.store.files.npy import npy_pieces, read_npy, read_size
 from bigmc.store.files.untrusted import parse_json
 
 CHECKPOINT = "checkpoint.npz"
@@ -61,9 +61,9 @@ class FileCheckpoint:
         if any(array.dtype.hasobject for array in members.values()):
             raise ValueError("a checkpoint holds numbers and text of a fixed width, not Python objects")
         disk.make_folder(self.path.parent)
-        with replacing(self.path) as file:
-            everything: dict[str, Any] = {_META: np.frombuffer(text, np.uint8), **members}
-            np.savez(file, **everything)
+        with replacing(self.path) as file, zipfile.ZipFile(file, "w") as archive:
+            for name, array in {_META: np.frombuffer(text, np.uint8), **members}.items():
+                _write(archive, f"{name}.npy", array)
         ended = time.monotonic()
         self._not_before = ended + (ended - began) * (1.0 / self._share_of_time - 1.0)
 
@@ -102,6 +102,14 @@ def _by_rows(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.flags.c_contiguous or not array.flags.f_contiguous else np.ascontiguousarray(array)
 
 
+def _write(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
+    with archive.open(name, "w", force_zip64=True) as member:
+        for piece in npy_pieces(array):
+            for lo in range(0, len(piece), _COPIED):
+                member.write(piece[lo : lo + _COPIED])
+                give_back_pages(np.frombuffer(piece, np.uint8)[lo : lo + _COPIED])
+
+
 def _read(archive: zipfile.ZipFile, name: str, folder: Path) -> NDArray[Any]:
     """Return an array; large arrays as copies in a file of the folder, see `file_array`."""
     n_bytes = archive.getinfo(name).file_size
@@ -116,6 +124,7 @@ def _read(archive: zipfile.ZipFile, name: str, folder: Path) -> NDArray[Any]:
         for lo in range(0, len(content), _COPIED):
             piece = stream.read(min(_COPIED, len(content) - lo))
             content[lo : lo + len(piece)] = np.frombuffer(piece, np.uint8)
+            give_back_pages(content[lo : lo + len(piece)])
         if stream.read(1):  # reading to the end checks the checksum
             raise ValueError(f"{name} is longer than its header says")
     return array

@@ -14,6 +14,10 @@ from numpy.typing import DTypeLike, NDArray
 from bigmc.store.files import disk
 
 
+class _Mapped(mmap.mmap):
+    """Pages of a file. Of pages that are of no file, `give_back_pages` would lose the content."""
+
+
 def file_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> NDArray[Any]:
     """Return an array of zeros, mapped from a file instead of allocated in memory.
 
@@ -32,7 +36,27 @@ def file_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = N
                 os.posix_fallocate(handle, 0, size)
             else:  # no such call on macOS
                 os.ftruncate(handle, size)
-            pages = mmap.mmap(handle, size)
+            pages = _Mapped(handle, size)
     finally:
         os.close(handle)
     return np.frombuffer(pages, dtype).reshape(shape)
+
+
+def give_back_pages(array: NDArray[Any]) -> None:
+    """Give back the memory of elements of a `file_array`, which stay in its file; no effect with others.
+
+    Elements that were read or written count as memory of the process until the system needs it for others.
+
+    Parameters
+    ----------
+    array : array, C-contiguous
+        All of a `file_array`, or a slice of it.
+    """
+    pages: Any = array
+    while isinstance(pages, np.ndarray | memoryview):
+        pages = pages.base if isinstance(pages, np.ndarray) else pages.obj
+    if not isinstance(pages, _Mapped) or array.nbytes == 0:
+        return
+    start = array.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    pages.madvise(mmap.MADV_DONTNEED, first, start + array.nbytes - first)

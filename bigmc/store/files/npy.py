@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -36,6 +37,19 @@ def read_npy(content: bytes) -> NDArray[Any]:
     stream = io.BytesIO(content)
     check_npy(stream, len(content))
     return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+
+
+def npy_pieces(array: NDArray[Any]) -> Sequence[bytes | memoryview]:
+    """Return the bytes of a ``.npy`` file: its header, and the memory of the array, which is not copied.
+
+    `ValueError` if the array holds Python objects.
+    """
+    array, stream = np.ascontiguousarray(array), io.BytesIO()
+    # The array itself comes below, but NumPy says whether it can be saved.
+    np.lib.format.write_array(stream, array[:0], version=(1, 0), allow_pickle=False)
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
+    return [stream.getvalue(), *([array.reshape(-1).view(np.uint8).data] if array.nbytes else [])]
 
 
 def check_npy(stream: BinaryIO, n_bytes: int) -> None:

@@ -14,6 +14,7 @@ from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
 from bigmc.kernels.linear.simd import LANES
 from bigmc.solvers.sparse.coefficients import slabs
+from bigmc.store.files.file_array import give_back_pages
 
 ROWS_AT_ONCE = 4096
 """Samples that are scored, or whose dual variables are copied, at once."""
@@ -55,6 +56,7 @@ def excess_of(duals: NDArray[np.float32]) -> Excess:
         some = duals[lo : lo + ROWS_AT_ONCE]
         up += np.maximum(some, 0.0).sum(axis=0, dtype=np.float64)
         down -= np.minimum(some, 0.0).sum(axis=0, dtype=np.float64)
+        give_back_pages(some)
     pairs = ((up, down), (down, up))
     scales = (np.divide(b, a, out=np.ones_like(a), where=a > b) for a, b in pairs)
     return Excess(*((1.0 - scale).astype(np.float32) for scale in scales))
