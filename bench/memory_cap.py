@@ -161,7 +161,7 @@ def run(
         **{k: figures[k] for k in ("n_samples", "nnz", "bytes", "accuracy", "macro_f1") if k in figures},
         **{
             k: figures[k]
-            for k in ("n_passes", "bytes_read", "certificate", "n_nonzero_features")
+            for k in ("n_passes", "file_bytes_read", "certificate", "n_nonzero_features")
             if k in figures
         },
     }

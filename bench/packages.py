@@ -68,7 +68,7 @@ def run_bigmc(dataset: Path, loss: str, alpha: float, tol: float, memory: str | 
         "macro_f1": figures["macro_f1"],
         "features": trained["n_nonzero_features"],
         "model_bytes": model.stat().st_size,
-        "bytes_read": trained["bytes_read"],
+        "bytes_read": trained["file_bytes_read"],
     }
 
 

@@ -66,7 +66,8 @@ def train(
     dict
         ``objective``, ``certificate`` with ``lower``, ``upper`` and ``gap``, ``converged``, ``n_iter``,
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
-        bytes of the whole process), ``memory_limit_bytes``, and ``bytes_read``, by this process.
+        bytes of the whole process), ``memory_limit_bytes``, and ``file_bytes_read``: bytes of the dataset's
+        compressed files that this process read. ``n_passes`` counts decoded bytes, also of scratch files.
 
     Raises
     ------

@@ -23,6 +23,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.readers.base import BATCH_BYTES
 from bigmc.ingestion.sources.source import no_rows
 from bigmc.ingestion.writing.splits import group_hashes, row_fractions
 from bigmc.lazy import LazyModule
@@ -41,6 +42,8 @@ ROUNDS = (2_000, 8_000, 32_000)
 """Rows on which the choices are tried, round by round."""
 PILOT_ROWS, PILOT_BYTES = ROUNDS[-1], 64_000_000
 """Maximum rows to read, and bytes above which fewer are read, down to `ROUNDS[1]`."""
+TEXT_SHARE = 8
+"""Part of the memory limit that the texts take, whatever their number: they are copied and hashed besides."""
 PILOT_WORK = 800_000_000
 """Maximum product of non-zeros and classes in a trial."""
 FURTHEST = 16
@@ -60,8 +63,8 @@ A choice whose passes have no time is not tried, as long as there is one with fe
 WEIGHTS_A_SECOND = 2e7
 """Weights of all buckets, at most, for each second of the time: a training goes through them several times
 besides its passes."""
-PILOT_SHARE, SURVEYED_ROWS = 0.15, 500
-"""Share of the time that trials may take, and rows whose entries are counted."""
+PILOT_SHARE, SURVEYED_ROWS, FEWEST_ROWS = 0.15, 500, 50
+"""Share of the time that trials may take, rows whose entries are counted, and fewest rows of a trial."""
 MANY_ROWS, MANY_CLASSES = 20_000, 64
 """With more rows, and fewer classes, features are hashed into more buckets."""
 WEIGHT_SHARE, FEWEST_BITS = 0.7, 12
@@ -178,27 +181,35 @@ def choose_hashing(
     DataError
         If a column is missing.
     """
+    sample, n_rows = _drawn(source, columns, files, memory)
+    return None if sample is None else choose_for_texts(sample, n_rows, memory, bits, seconds)
+
+
+def _drawn(
+    source: Any, columns: PilotColumns, files: FileOptions, memory: int
+) -> tuple[PilotRows | None, int]:
+    """Return some rows, None if labels are sets or few have texts and labels, and the number of all rows."""
     sources = expand_sources(source, files)
     names, text = columns.names, columns.text
     parts = scan(sources, hints=ReadHints(types={name: pa.string() for name in text}, columns=names))
-    n_rows = sum(part.n_rows for part in parts)
-    most_bytes = min(PILOT_BYTES, memory // 8)
-    share = min(1.0, PILOT_ROWS / max(n_rows, 1), most_bytes / max(sum(part.n_bytes for part in parts), 1))
-    share = min(1.0, max(share, ROUNDS[1] / max(n_rows, 1)))
+    n_rows, n_bytes = sum(part.n_rows for part in parts), max(sum(part.n_bytes for part in parts), 1)
+    most_bytes = memory // TEXT_SHARE
+    enough = max(PILOT_BYTES / n_bytes, ROUNDS[1] / max(n_rows, 1))
+    share = min(enough, PILOT_ROWS / max(n_rows, 1), most_bytes / n_bytes)
+    request = ReadRequest(names, min(BATCH_BYTES, most_bytes // 8), "quarantine", reader_bytes=most_bytes)
     tables = []
     for part in parts:
-        for batch in read(part, ReadRequest(names, on_bad_row="quarantine"), sources=sources):
+        for batch in read(part, request, sources=sources):
             if batch.table is not None and batch.n_rows:
                 chosen = pa.array(row_fractions(batch.row, _SEED) < share)
                 tables.append(batch.table.filter(chosen))
     if not tables:
         raise no_rows(sources[0])
     table = _complete(pa.Table.from_batches(tables), text)
-    if pa.types.is_nested(table.schema.field(columns.label).type) or table.num_rows < 50:
-        return None
+    if pa.types.is_nested(table.schema.field(columns.label).type) or table.num_rows < FEWEST_ROWS:
+        return None, n_rows
     labels = np.asarray(table.column(columns.label).to_pylist(), object).astype(str)
-    sample = PilotRows(table.select(list(text)), labels, columns.groups(table))
-    return choose_for_texts(sample, n_rows, memory, bits, seconds)
+    return PilotRows(table.select(list(text)), labels, columns.groups(table)), n_rows
 
 
 def most_bits(memory: int, n_classes: int) -> int:
@@ -235,6 +246,7 @@ def choose_for_texts(
     trials = _Trials(sample, min(bits, 18), memory)
     curves: dict[Hashing, tuple[Point, ...]] = dict.fromkeys(choices, ())
     ends = time.monotonic() + PILOT_SHARE * seconds
+    trials.survey(choices)
     left = list(choices) if math.isinf(seconds) else trials.in_time(choices, n_rows, seconds)
     if len(left) == 1:
         return Pilot(left[0], bits, {})
@@ -279,10 +291,15 @@ class _Trials:
         few = FEW_ROWS if len(self._labels) <= FEW_ROWS else 0
         self._limits = Limits(memory, work=PILOT_WORK, few_rows=few)
 
+    def survey(self, choices: Sequence[Hashing]) -> None:
+        """Count the entries of some rows, as many as there is memory for, by each choice."""
+        row_bytes = self._texts.nbytes / len(self._labels)
+        by_memory = self._memory / (TEXT_SHARE * _BYTES_PER_ENTRY * row_bytes)
+        for choice in choices:
+            self._hashed(choice, np.sort(self._order[: min(SURVEYED_ROWS, max(int(by_memory), FEWEST_ROWS))]))
+
     def in_time(self, choices: Sequence[Hashing], n_rows: int, seconds: float) -> list[Hashing]:
         """Return the choices whose models can be trained in time; that with the fewest entries always."""
-        for choice in choices:
-            self._hashed(choice, np.sort(self._order[:SURVEYED_ROWS]))
         most = seconds * PRODUCTS_A_SECOND / (PASSES * n_rows * self._n_classes)
         least = min(self._entries[choice] for choice in choices)
         return [choice for choice in choices if self._entries[choice] <= max(most, least)]
@@ -294,7 +311,8 @@ class _Trials:
         weights = DualDescent.memory_of_feature(self._n_classes) << self._bits
         left = max(self._memory - weights, self._memory // 4)
         by_memory = left / (2 * _BYTES_PER_ENTRY * entries + _BYTES_PER_DUAL * self._n_classes)
-        return min(most, len(self._labels), max(int(min(by_work, by_memory)), ROUNDS[0]))
+        wanted = min(most, max(int(by_work), ROUNDS[0]))
+        return min(wanted, len(self._labels), max(int(by_memory), FEWEST_ROWS))
 
     def trial(self, choice: Hashing, n_tried: int) -> Point:
         """Return the quality of a model of some rows on the held-out ones among them."""

@@ -20,7 +20,7 @@ class TrainResult(TypedDict):
     seconds: float
     peak_memory_bytes: int
     memory_limit_bytes: int
-    bytes_read: int
+    file_bytes_read: int
 
 
 class PathRow(TypedDict):

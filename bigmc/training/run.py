@@ -76,7 +76,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
         "seconds": time.monotonic() - started,
         "peak_memory_bytes": budget.peak_memory(),
         "memory_limit_bytes": resources.memory_limit,
-        "bytes_read": data.bytes_read - read_before,
+        "file_bytes_read": data.bytes_read - read_before,
     }
 
 

@@ -107,7 +107,7 @@ def test_what_is_done_is_not_done_again(command, run, made):
     again = run(f"{command} out --json")
     assert again[0] == 0
     assert state(made) == before
-    measured = ("seconds", "peak_memory_bytes", "bytes_read")
+    measured = ("seconds", "peak_memory_bytes", "file_bytes_read")
     said = [{k: v for k, v in json.loads(out).items() if k not in measured} for _, out, _ in (first, again)]
     assert said[0] == said[1]
     assert not [path for path in made.iterdir() if "partial" in path.name or "wip" in path.name]

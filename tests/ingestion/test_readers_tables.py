@@ -189,3 +189,23 @@ def test_a_parquet_file_of_many_columns_is_read_a_few_columns_at_a_time(tmp_path
     assert expected.equals(table.select(columns))
     assert max(batch.num_rows for batch in found) < 300
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_long_texts_beside_short_values_are_streamed(tmp_path, monkeypatch):
+    """To read a few columns at a time would decode all texts of the row group at once."""
+    rng = np.random.default_rng(0)
+    texts = ["".join(map(str, rng.integers(0, 10, 9000))) for _ in range(3000)]
+    table = pa.table({"text": texts, "y": range(3000)})
+    pq.write_table(table, tmp_path / "t.parquet", compression="none")
+    sources = expand_sources(tmp_path / "t.parquet")
+    (part,) = scan(sources, 1 << 30)
+
+    def whole(*_, **__):
+        raise AssertionError("the whole column is decoded")
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", whole)
+    found = [
+        batch.table for batch in read(part, ReadRequest(table.column_names, 1 << 18, reader_bytes=1 << 22))
+    ]
+    assert pa.Table.from_batches(found).equals(table)
+    assert max(batch.nbytes for batch in found) < table.nbytes / 10

@@ -2,10 +2,23 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from bigmc.options.raw import FileOptions
 from bigmc.training import pilot
-from bigmc.training.pilot import Hashing, PilotRows, Point, best_choice, choose_for_texts, expected_quality
+from bigmc.training.pilot import (
+    FEWEST_ROWS,
+    TEXT_SHARE,
+    Hashing,
+    PilotColumns,
+    PilotRows,
+    Point,
+    best_choice,
+    choose_for_texts,
+    choose_hashing,
+    expected_quality,
+)
 
 MEMORY = 1 << 30
 
@@ -67,6 +80,21 @@ def test_little_memory_means_fewer_rows(monkeypatch):
 def _rows_tried(texts, labels, memory):
     found = choose_for_texts(PilotRows(texts, labels), 6000, memory)
     return max(point.n_rows for curve in found.curves.values() for point in curve)
+
+
+def test_long_texts_are_drawn_and_tried_only_as_far_as_there_is_memory(tmp_path):
+    rng = np.random.default_rng(6)
+    texts = [" ".join(map(str, rng.integers(0, 2000, 4000))) for _ in range(400)]
+    table = pa.table({"text": texts, "label": rng.integers(0, 2, 400).astype(str)})
+    pq.write_table(table, tmp_path / "long.parquet")
+    columns = PilotColumns(("text",), "label")
+    tried = {}
+    for memory in (12_000_000, MEMORY):
+        found = choose_hashing(tmp_path / "long.parquet", columns, FileOptions(), memory, None)
+        tried[memory] = max(point.n_rows for curve in found.curves.values() for point in curve)
+    row_bytes = table.nbytes / 400
+    assert FEWEST_ROWS <= tried[12_000_000] < 1.3 * 12_000_000 / (TEXT_SHARE * row_bytes)
+    assert tried[MEMORY] == 400
 
 
 @pytest.mark.parametrize(("few_characters", "analyzer"), [(pilot.FEW_CHARACTERS, "char_wb"), (0, "word")])

@@ -248,8 +248,11 @@ def _pages(entry: Any, columns: Sequence[int]) -> int:
 
 def _resident(entry: Any, columns: Sequence[int]) -> int:
     """Return the bytes needed to read a row group: all open pages, or one whole column."""
-    largest = max((entry.column(i).total_uncompressed_size for i in columns), default=0)
-    return min(_pages(entry, columns), largest)
+    return min(_pages(entry, columns), _largest_column(entry, columns))
+
+
+def _largest_column(entry: Any, columns: Sequence[int]) -> int:
+    return max((entry.column(i).total_uncompressed_size for i in columns), default=0)
 
 
 def _batches(
@@ -262,7 +265,8 @@ def _batches(
     leaves = _leaves(file.metadata, wanted)
     groups = range(part.start, min(part.stop, file.metadata.num_row_groups))
     pages = max((_pages(file.metadata.row_group(group), leaves) for group in groups), default=0)
-    if 2 * pages > request.reader_bytes and len(wanted) > 1:
+    columns = max((_largest_column(file.metadata.row_group(group), leaves) for group in groups), default=0)
+    if 2 * pages > max(request.reader_bytes, DECODED * columns):
         for group in groups:
             for batch in _by_columns(file, part.path, group, wanted, request):
                 yield batch, batch.num_rows
