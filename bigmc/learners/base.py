@@ -213,7 +213,7 @@ class Learner(ABC):
 def _missing_values(dataset: Dataset) -> DataError:
     """Return the error of a learner that does not take missing values, with the name of a column."""
     cure = "train boost, or ingest the data without --missing keep"
-    for lo, hi in dataset.plan(_BLOCK_BYTES):
+    for lo, hi in dataset.spans(_BLOCK_BYTES):
         missing = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))
         if len(missing):
             feature = lo + int(missing[0])

@@ -159,6 +159,12 @@ def dtype_in_memory(store: ColumnStore, nnz: int, free_bytes: int) -> np.dtype[A
     return _WIDE if fits and store.n_features < _MANY_FEATURES else store.dtype
 
 
+def bytes_of_longest(column_nnz: NDArray[np.int64] | Sequence[int], n_shards: int, itemsize: int) -> int:
+    """Return the decoded bytes of a block of the feature with the most entries alone."""
+    most = int(np.asarray(column_nnz).max(initial=0))
+    return most * (INDEX_BYTES + itemsize) + 2 * n_shards * OFFSET_BYTES
+
+
 def plan_blocks(
     column_nnz: NDArray[np.int64] | Sequence[int], n_shards: int, itemsize: int, block_bytes: int
 ) -> list[tuple[int, int]]:

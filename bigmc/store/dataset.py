@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
-from bigmc.store.block import INDEX_BYTES, plan_blocks, read_block
+from bigmc.store.block import INDEX_BYTES, bytes_of_longest, plan_blocks
 from bigmc.store.classes import ClassLabels
 from bigmc.store.deviations import BLOCK_BYTES, inverse_deviations
 from bigmc.store.files.dtypes import common_dtype
@@ -27,7 +27,7 @@ from bigmc.store.shards.memory_shard import MAX_ROWS, memory_shards
 from bigmc.store.shards.sample_labels import SampleLabels, code_labels, row_column
 from bigmc.store.shards.shard import Shard
 from bigmc.store.snapshot import Ingest, Stored, StoredLabels, open_stored, reopen
-from bigmc.store.statistics import block_statistics
+from bigmc.store.statistics import statistics_of_shards
 from bigmc.store.weighting import Weighting
 
 #: Features whose idf is computed at once.
@@ -303,7 +303,7 @@ class Dataset:
         if self._column_scale is not None:
             return self._column_scale
         if self.weighting.scaled:
-            blocks = (self.class_statistics(lo, hi) for lo, hi in self.plan(BLOCK_BYTES))
+            blocks = (self.class_statistics(lo, hi) for lo, hi in self.spans(BLOCK_BYTES))
             return inverse_deviations(self.n_samples, blocks)
         if self._idf is None:
             self._idf = np.empty(self.n_features, np.float32)
@@ -324,12 +324,16 @@ class Dataset:
         """Cut the features into blocks of at most `block_bytes` decoded bytes."""
         return plan_blocks(self.column_nnz(), self.n_shards, self.dtype.itemsize, block_bytes)
 
+    def spans(self, block_bytes: int) -> list[tuple[int, int]]:
+        """Cut the features like `plan`, where a single feature may have more bytes."""
+        longest = bytes_of_longest(self.column_nnz(), self.n_shards, self.dtype.itemsize)
+        return self.plan(max(block_bytes, longest))
+
     def class_statistics(self, lo: int, hi: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return sums and sums of squares of the features ``lo`` to ``hi``, of shape (n_classes, hi - lo).
 
-        The values are those of `read_block`: before row and column scale. Whole splits of a dataset
-        on disk have them stored, unless they were too large; otherwise the block is read. If labels
-        are sets, all samples belong to one class.
+        The values are those of `read_block`: before row and column scale. Whole splits on disk have them
+        stored, unless they were too large; else shards are read. Label sets belong to one class.
         """
         shape = (self.n_classes, self.n_features)
         if self._stored:
@@ -339,10 +343,9 @@ class Dataset:
             ]
             if known[0] is not None and known[1] is not None:
                 return known[0], known[1]
-        if self._groups is None:
-            self._groups = self.group_codes()  # needed for every block
-        sums, squares = block_statistics(read_block(self, lo, hi), self._groups, self.n_groups)
-        return sums.T, squares.T
+        self._groups = self._groups or self.group_codes()  # needed for every range
+        shards = (self._of_shards([number], None) for number in range(self.n_shards))
+        return statistics_of_shards(shards, lo, hi, self._groups, self.n_groups)
 
     @property
     def bytes_read(self) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store.block import OFFSET_BYTES, BlockBuffers, read_block
+from bigmc.store.block import BlockBuffers, bytes_of_longest, read_block
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
@@ -146,7 +146,7 @@ def _write_statistics(
     if dataset.n_features > most:
         return []
     counts = dataset.column_nnz()
-    longest = _bytes_of_longest(dataset, counts)
+    longest = bytes_of_longest(counts, dataset.n_shards, dataset.dtype.itemsize)
     if longest > means.memory:
         return []
     n_threads = max(1, min(means.n_threads, means.memory // (2 * longest)))
@@ -194,11 +194,6 @@ def _write_statistics(
                 writers[f"class_{name}"].append(values.astype(dtype))
         means.progress(hi)
     return files + [file for writer in writers.values() for file in writer.close()]
-
-
-def _bytes_of_longest(dataset: Dataset, counts: NDArray[np.int64]) -> int:
-    """Return the bytes of a block of the most frequent feature."""
-    return int(counts.max(initial=0)) * dataset.entry_bytes + 2 * dataset.n_shards * OFFSET_BYTES
 
 
 def _clear(path: Path, shards: Sequence[ShardEntry]) -> None:

@@ -9,14 +9,15 @@ Statistics that are not stored are computed from the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_class_statistics
-from bigmc.store.block import Block
+from bigmc.store.block import Block, read_block
+from bigmc.store.protocols import ColumnStore
 from bigmc.store.shards.zarr_chunks import ArrayReader
 
 _Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -27,13 +28,15 @@ def block_statistics(
     groups: Sequence[NDArray[np.signedinteger]],
     n_groups: int,
     row_scale: NDArray[np.float32] | None = None,
+    before: _Pair | None = None,
 ) -> _Pair:
     """Return sums and sums of squares of a block's columns over groups, each of shape (hi - lo, n_groups).
 
-    `groups` has the group of every sample of each shard; `DataError` if a label belongs to none.
+    `groups` has the group of every sample of each shard; `DataError` if a label belongs to none. The sums
+    are added to those of the shards before, if given.
     """
-    sums = np.zeros((block.hi - block.lo, n_groups))
-    squares = np.zeros_like(sums)
+    shape = block.hi - block.lo, n_groups
+    sums, squares = (np.zeros(shape), np.zeros(shape)) if before is None else before
     for s, offsets in enumerate(block.indptr):
         labels = groups[s].astype(np.int32, copy=False)
         if labels.size and not 0 <= labels.min() <= labels.max() < n_groups:
@@ -46,6 +49,23 @@ def block_statistics(
             values = values[first:last] * row_scale[rows].astype(np.float64)[indices]
         add_class_statistics(offsets, indices, values, labels, sums, squares)
     return sums, squares
+
+
+def statistics_of_shards(
+    shards: Iterable[ColumnStore],
+    lo: int,
+    hi: int,
+    groups: Sequence[NDArray[np.signedinteger]],
+    n_groups: int,
+) -> _Pair:
+    """Return sums and sums of squares of features over groups, each of shape (n_groups, hi - lo).
+
+    A feature that all samples have need not fit into memory, since only one shard of it is decoded.
+    """
+    totals = np.zeros((hi - lo, n_groups)), np.zeros((hi - lo, n_groups))
+    for shard, of_samples in zip(shards, groups, strict=True):
+        totals = block_statistics(read_block(shard, lo, hi), [of_samples], n_groups, before=totals)
+    return totals[0].T, totals[1].T
 
 
 def read_statistic(

@@ -9,6 +9,8 @@ import bigmc
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
+from .conftest import store_dataset
+
 SCALED = Weighting(scaled=True)
 
 
@@ -27,6 +29,19 @@ def test_factors_are_one_over_the_deviations(units):
     scale = Dataset.from_arrays(X, y, weighting=SCALED).column_scale()
     expected = np.where(X.std(axis=0) > 0, 1 / np.maximum(X.std(axis=0), 1e-30), 1 / 7)
     np.testing.assert_allclose(scale, expected, rtol=1e-6)
+
+
+def test_columns_may_be_longer_than_a_block(units, tmp_path, monkeypatch):
+    """A million rows have megabytes of each feature, also where there are no stored statistics."""
+    X, y = units
+    monkeypatch.setattr("bigmc.store.dataset.BLOCK_BYTES", 500)
+    codes = (y == "b").astype(np.int32)
+    parts = [("train", X[:100]), ("train", X[100:220]), ("train", X[220:])]
+    stored = store_dataset(tmp_path / "d", parts, codes, ["a", "b"], SCALED)
+    assert len(stored.spans(500)) == 5
+    for view, rows in ((stored, slice(None)), (stored.subset([0, 2]), np.r_[0:100, 220:300])):
+        expected = np.where(X[rows].std(axis=0) > 0, X[rows].std(axis=0), 7)
+        np.testing.assert_allclose(view.column_scale(), 1 / expected, rtol=1e-6)
 
 
 def test_a_column_of_zeros_stays_one():

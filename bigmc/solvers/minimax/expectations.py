@@ -61,7 +61,7 @@ def expectations(
             moments = block_statistics(block, groups, dataset.n_groups, row_scale)
             sums[block.lo : block.hi], squares[block.lo : block.hi] = (a[:, :n_classes] for a in moments)
     else:
-        for lo, hi in dataset.plan(block_bytes):
+        for lo, hi in dataset.spans(block_bytes):
             moments = dataset.class_statistics(lo, hi)
             sums[lo:hi], squares[lo:hi] = moments[0].T, moments[1].T
     scale = dataset.column_scale()
