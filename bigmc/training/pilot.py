@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
-from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
+from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
 from bigmc.ingestion.sources.source import no_rows
 from bigmc.ingestion.writing.splits import group_hashes, row_fractions
 from bigmc.lazy import LazyModule
@@ -180,7 +180,9 @@ def choose_hashing(
     """
     sources = expand_sources(source, files)
     names, text = columns.names, columns.text
-    parts = scan(sources, hints=ReadHints(types={name: pa.string() for name in text}, columns=names))
+    hints = ReadHints(types={name: pa.string() for name in text}, columns=names)
+    schema(sources, names, hints)  # refuses files that do not fit together, which only the ingest would say
+    parts = scan(sources, hints=hints)
     n_rows = sum(part.n_rows for part in parts)
     most_bytes = min(PILOT_BYTES, memory // 8)
     share = min(1.0, PILOT_ROWS / max(n_rows, 1), most_bytes / max(sum(part.n_bytes for part in parts), 1))
@@ -193,7 +195,8 @@ def choose_hashing(
                 tables.append(batch.table.filter(chosen))
     if not tables:
         raise no_rows(sources[0])
-    table = _complete(pa.Table.from_batches(tables), text)
+    pieces = [pa.Table.from_batches([table]) for table in tables]
+    table = _complete(pa.concat_tables(pieces, promote_options="permissive"), text)
     if pa.types.is_nested(table.schema.field(columns.label).type) or table.num_rows < 50:
         return None
     labels = np.asarray(table.column(columns.label).to_pylist(), object).astype(str)

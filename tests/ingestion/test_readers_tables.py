@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
 
@@ -88,6 +89,20 @@ def test_columns_and_types_must_agree(tmp_path):
     assert schema(expand_sources(tmp_path), ["text"]).field("kind").type == pa.string()
     with pytest.raises(DataError, match="no column 'x'"):
         everything(made(3), columns=["x"])
+
+
+def test_texts_of_both_widths_are_read_together(tmp_path):
+    """Writers choose the offsets of texts, and say nothing about the data by it."""
+    table = made(3, first=1)
+    place = table.schema.get_field_index("text")
+    for name, kind in (("a", pa.string()), ("b", pa.large_string()), ("c", pa.string())):
+        texts = table["text"].cast(kind)
+        pq.write_table(table.set_column(place, "text", texts), tmp_path / f"{name}.parquet")
+    assert schema(expand_sources(tmp_path), ["text"]).field("text").type == pa.string()
+    dataset = bigmc.ingest(tmp_path, to=tmp_path / "d", text="text", label="kind", keep=["text"])
+    rows = [pq.read_table(path) for path in dataset.path.glob("shards/*/rows.parquet")]
+    kept = [text for rows_of_shard in rows for text in rows_of_shard["text"].to_pylist()]
+    assert sorted(kept) == sorted(["text 1", "text 2", "text 3"] * 3)
 
 
 def damaged_text():

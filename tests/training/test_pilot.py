@@ -2,10 +2,22 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from bigmc.errors import DataError
+from bigmc.options.raw import FileOptions
 from bigmc.training import pilot
-from bigmc.training.pilot import Hashing, PilotRows, Point, best_choice, choose_for_texts, expected_quality
+from bigmc.training.pilot import (
+    Hashing,
+    PilotColumns,
+    PilotRows,
+    Point,
+    best_choice,
+    choose_for_texts,
+    choose_hashing,
+    expected_quality,
+)
 
 MEMORY = 1 << 30
 
@@ -98,3 +110,22 @@ def test_little_memory_means_fewer_buckets():
         found = pilot.choose_for_texts(sample, 10**6, memory)
         assert found.hash_bits == min(20, pilot.most_bits(memory, min(n_classes, 20)))
         assert pilot.choose_for_texts(sample, 10**6, memory, bits=18).hash_bits == 18
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_files_whose_texts_have_different_types_are_read_together(kind, tmp_path):
+    texts = pa.array([f"word{i % 2} other" for i in range(100)])
+    table = pa.table({"text": texts, "label": pa.array(["a", "b"] * 50)})
+    pq.write_table(table, tmp_path / "1.parquet")
+    pq.write_table(table.cast(pa.schema([("text", kind), ("label", kind)])), tmp_path / "2.parquet")
+    found = choose_hashing(str(tmp_path), PilotColumns(("text",), "label"), FileOptions(), MEMORY, 12)
+    assert found is not None
+    assert found.curves[found.hashing][-1].n_rows == 200
+
+
+def test_files_whose_labels_have_different_types_are_refused(tmp_path):
+    table = pa.table({"text": ["a b"] * 60, "label": [1, 2] * 30})
+    pq.write_table(table, tmp_path / "1.parquet")
+    pq.write_table(table.set_column(1, "label", table["label"].cast(pa.string())), tmp_path / "2.parquet")
+    with pytest.raises(DataError, match=r"column 'label' is string in .*, but int64 in"):
+        choose_hashing(str(tmp_path), PilotColumns(("text",), "label"), FileOptions(), MEMORY, 12)

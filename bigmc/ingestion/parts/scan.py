@@ -302,12 +302,17 @@ def schema(
         check_columns(source.path, wanted, other.names)
         for name in wanted:
             kinds = first.field(name).type, other.field(name).type
-            if kinds[0] != kinds[1]:
+            if kinds[0] != kinds[1] and not all(map(_is_text, kinds)):
                 raise DataError(
                     f"column {name!r} is {kinds[1]} in {source.path}, but {kinds[0]} in {sources[0].path}",
                     "write the files with the same types",
                 )
     return first
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Return whether a column has texts; how wide their offsets are is the choice of its writer."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _with_derived(own: pa.Schema, source: Source) -> pa.Schema:
