@@ -105,6 +105,31 @@ def test_texts_of_both_widths_are_read_together(tmp_path):
     assert sorted(kept) == sorted(["text 1", "text 2", "text 3"] * 3)
 
 
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_column_without_values_in_some_files_is_missing_there(first, tmp_path):
+    """Pandas stores a column of None with the type null; a dataset is that of nulls with the right type."""
+    full = pa.table({"text": ["x y"] * 6, "n": [0.5] * 6, "day": ["m", "n"] * 3, "label": ["p", "q"] * 3})
+    found = []
+    for kind in (None, full.schema):
+        empty = pa.table({**dict.fromkeys(["text", "n", "day"], pa.nulls(6)), "label": full["label"]})
+        folder = tmp_path / ("null" if kind is None else "typed")
+        folder.mkdir()
+        pq.write_table(empty if kind is None else empty.cast(kind), folder / f"{first}.parquet")
+        pq.write_table(full, folder / f"{'b' if first == 'a' else 'a'}.parquet")
+        assert schema(expand_sources(folder), full.schema.names) == full.schema
+        columns = {"text": "text", "dense": "n", "one_hot": "day", "label": "label", "keep": ["n", "day"]}
+        dataset = bigmc.ingest(folder, to=folder / "d", missing="fill", **columns)
+        bigmc.predict(
+            bigmc.SparseClassifier().fit(dataset),
+            sorted(folder.glob("*.parquet")),
+            folder / "p.csv",
+            keep=["n", "day"],
+        )
+        tables = [shard.table().to_pydict() for shard in dataset.shards]
+        found.append((dataset.nnz, tables, (folder / "p.csv").read_bytes()))
+    assert found[0] == found[1]
+
+
 def damaged_text():
     return pa.Array.from_buffers(
         pa.string(), 3, [None, pa.py_buffer(np.array([0, 1, 3, 4], "i4").tobytes()), pa.py_buffer(b"a\xffbc")]
