@@ -240,14 +240,16 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources:
     from bigmc.engine.processes import tidy
     from bigmc.store.files import disk
     from bigmc.store.files.work_file import made_once
-    from bigmc.training.pilot import PilotColumns, choose_hashing
+    from bigmc.training.pilot import choose_hashing
+    from bigmc.training.pilot_rows import PilotColumns
 
-    if not {"analyzer", "ngrams", "label_separator"}.isdisjoint(options):
+    if not {"analyzer", "ngrams"}.isdisjoint(options):
         return options
     _refuse_stream(source)
 
     def advice() -> Mapping[str, Any]:
-        columns = PilotColumns(columns_of(options["text"]), options["label"], options.get("group"))
+        of_labels = options["label"], options.get("group"), options.get("label_separator")
+        columns = PilotColumns(columns_of(options["text"]), *of_labels)
         files = IngestOptions().but(options)
         limit, seconds = resources.memory_limit, max(resources.ends - time.monotonic(), 0.0)
         pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"), seconds)

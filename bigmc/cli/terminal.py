@@ -49,7 +49,7 @@ def show_features(result: Mapping[str, Any]) -> None:
     """
     print(f"{result['n_nonzero_features']:,} of {result['n_features']:,} features have weight")
     for entry in result["classes"]:
-        print(f"\n{printable(str(entry['label']))}")
+        print(f"\n{_word(entry['label'])}")
         for feature in entry["features"]:
             names = feature["names"]
             if not names:

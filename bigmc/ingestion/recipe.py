@@ -134,6 +134,8 @@ class Recipe:
             if manifest.signature == same.signature:
                 return
             differences = same.differences(stored)
+            if any(phrase.startswith("sources:") for phrase in differences):  # other rows, other values
+                differences = [phrase for phrase in differences if not phrase.startswith(_READ_FROM_ROWS)]
             raise DataError(
                 f"the dataset {dataset} was made with other parameters ({'; '.join(differences)})",
                 "delete it, or give another --to",
@@ -149,6 +151,10 @@ class Recipe:
             for name in sorted(dict.fromkeys((*mine, *theirs)), key=lambda name: name.startswith("features."))
             if mine.get(name) != theirs.get(name)
         ]
+
+
+_READ_FROM_ROWS = ("features.one_hot:", "features.columns:", "features.filling.")
+"""Phrases about what no option says: the values of categories, and means of numbers."""
 
 
 def _changed_sources(stored: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> str:

@@ -31,7 +31,8 @@ from bigmc.store.shards.csr import Rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.best_model import best_model
 from bigmc.training.limits import Limits
-from bigmc.training.pilot import PILOT_ROWS, PilotRows, choose_for_texts
+from bigmc.training.pilot import choose_for_texts
+from bigmc.training.pilot_rows import PILOT_ROWS, PilotRows
 from bigmc.training.trials import Course
 
 _COLUMN = "text"

@@ -43,7 +43,8 @@ def train_in_time(
     samples : Dataset
     resources : Resources
         At its end training stops with the best model so far. A training on few rows takes no longer than
-        trials of the search did, and is not stopped; one on all rows, if these are few, has `FEWEST_SECONDS`.
+        trials of the search did, and is not stopped; one on all rows, if these are few, has `FEWEST_SECONDS`:
+        after one pass a linear model, too, is far from the one that was judged and calibrated.
     work : Path
         Folder for the checkpoint of a training on all samples, from which it continues. One on some samples
         begins anew, since the time that is left then decides how many.
@@ -58,10 +59,10 @@ def train_in_time(
     rows, boosting = winner.samples(samples), winner.boosting
     most = _MEMORY_SHARE * resources.memory_limit / max(rows.decoded_bytes, 1)
     few = min(FEW_ROWS / rows.n_samples, most)
-    if boosting is None or math.isinf(resources.ends):
+    if math.isinf(resources.ends) or (boosting is None and few <= 1 / 3):
         return _trained(winner, rows, resources, work, start)
     began = time.monotonic()
-    if boosting.n_models > 1 or few > 1 / 3:
+    if boosting is None or boosting.n_models > 1 or few > 1 / 3:
         ends = max(resources.ends, began + FEWEST_SECONDS)
         return _trained(winner, rows, replace(resources, ends=ends), work, start)
     drawn, _ = draw_rows(rows, few, _SEED, resources.engine)

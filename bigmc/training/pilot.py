@@ -22,10 +22,7 @@ from numpy.typing import NDArray
 from bigmc.engine import ThreadEngine
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
-from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.ingestion.readers.base import BATCH_BYTES
-from bigmc.ingestion.sources.source import no_rows
-from bigmc.ingestion.writing.splits import group_hashes, row_fractions
+from bigmc.ingestion.writing.splits import row_fractions
 from bigmc.lazy import LazyModule
 from bigmc.options.raw import FileOptions
 from bigmc.solvers.sparse import DualDescent
@@ -33,17 +30,23 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
 from bigmc.training.folds import FEW_ROWS
 from bigmc.training.limits import Limits
+from bigmc.training.pilot_rows import (
+    FEWEST_ROWS,
+    PILOT_ROWS,
+    SEED,
+    TEXT_SHARE,
+    USEFUL_ROWS,
+    PilotColumns,
+    PilotRows,
+    draw_rows,
+)
 from bigmc.training.trials import WEIGHTINGS, Candidate
 from bigmc.training.validation import Validation
 
 pc = LazyModule("pyarrow.compute")
 
-ROUNDS = (2_000, 8_000, 32_000)
+ROUNDS = (2_000, USEFUL_ROWS, PILOT_ROWS)
 """Rows on which the choices are tried, round by round."""
-PILOT_ROWS, PILOT_BYTES = ROUNDS[-1], 64_000_000
-"""Maximum rows to read, and bytes above which fewer are read, down to `ROUNDS[1]`."""
-TEXT_SHARE = 8
-"""Part of the memory limit that the texts take, whatever their number: they are copied and hashed besides."""
 PILOT_WORK = 800_000_000
 """Maximum product of non-zeros and classes in a trial."""
 FURTHEST = 16
@@ -63,14 +66,13 @@ A choice whose passes have no time is not tried, as long as there is one with fe
 WEIGHTS_A_SECOND = 2e7
 """Weights of all buckets, at most, for each second of the time: a training goes through them several times
 besides its passes."""
-PILOT_SHARE, SURVEYED_ROWS, FEWEST_ROWS = 0.15, 500, 50
-"""Share of the time that trials may take, rows whose entries are counted, and fewest rows of a trial."""
+PILOT_SHARE, SURVEYED_ROWS = 0.15, 500
+"""Share of the time that trials may take, and rows whose entries are counted."""
 MANY_ROWS, MANY_CLASSES = 20_000, 64
 """With more rows, and fewer classes, features are hashed into more buckets."""
 WEIGHT_SHARE, FEWEST_BITS = 0.7, 12
 """Share of the memory limit for the weights of all buckets, and minimum bits of buckets: fewer distinguish
 texts too poorly."""
-_SEED = 0x9170
 
 
 class Hashing(NamedTuple):
@@ -120,48 +122,6 @@ class Pilot(NamedTuple):
     curves: Mapping[Hashing, tuple[Point, ...]]
 
 
-class PilotColumns(NamedTuple):
-    """Columns that a pilot reads.
-
-    Attributes
-    ----------
-    text : tuple of str
-    label : str
-    group : str or None
-        Column of groups, which a trial never splits.
-    """
-
-    text: tuple[str, ...]
-    label: str
-    group: str | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All columns, without duplicates."""
-        return tuple(dict.fromkeys((*self.text, self.label, *([self.group] if self.group else []))))
-
-    def groups(self, table: pa.Table) -> NDArray[np.int64] | None:
-        """Return a hash of the group of every row, None without groups."""
-        if self.group is None:
-            return None
-        return group_hashes(table.column(self.group).combine_chunks(), _SEED).view(np.int64)
-
-
-class PilotRows(NamedTuple):
-    """Rows to try hashings on.
-
-    Attributes
-    ----------
-    texts : Table
-    labels : array of shape (n_rows,)
-    groups : int64 array of shape (n_rows,) or None
-    """
-
-    texts: pa.Table
-    labels: NDArray[Any]
-    groups: NDArray[np.int64] | None = None
-
-
 def choose_hashing(
     source: Any,
     columns: PilotColumns,
@@ -173,57 +133,22 @@ def choose_hashing(
     """Return the best hashing of text columns on a sample of the rows.
 
     The rows are drawn by a hash of their numbers, in one pass over the source. The first choice
-    wins ties; with little time for the whole fit, in `seconds`, fewer are tried. Return None if labels are
-    sets, or too few rows have texts and labels.
+    wins ties; with little time for the whole fit, in `seconds`, fewer are tried. Return None if too few rows
+    have texts and labels.
 
     Raises
     ------
     DataError
         If a column is missing.
     """
-    sample, n_rows = _drawn(source, columns, files, memory)
+    sample, n_rows = draw_rows(source, columns, files, memory)
     return None if sample is None else choose_for_texts(sample, n_rows, memory, bits, seconds)
-
-
-def _drawn(
-    source: Any, columns: PilotColumns, files: FileOptions, memory: int
-) -> tuple[PilotRows | None, int]:
-    """Return some rows, None if labels are sets or few have texts and labels, and the number of all rows."""
-    sources = expand_sources(source, files)
-    names, text = columns.names, columns.text
-    parts = scan(sources, hints=ReadHints(types={name: pa.string() for name in text}, columns=names))
-    n_rows, n_bytes = sum(part.n_rows for part in parts), max(sum(part.n_bytes for part in parts), 1)
-    most_bytes = memory // TEXT_SHARE
-    enough = max(PILOT_BYTES / n_bytes, ROUNDS[1] / max(n_rows, 1))
-    share = min(enough, PILOT_ROWS / max(n_rows, 1), most_bytes / n_bytes)
-    request = ReadRequest(names, min(BATCH_BYTES, most_bytes // 8), "quarantine", reader_bytes=most_bytes)
-    tables = []
-    for part in parts:
-        for batch in read(part, request, sources=sources):
-            if batch.table is not None and batch.n_rows:
-                chosen = pa.array(row_fractions(batch.row, _SEED) < share)
-                tables.append(batch.table.filter(chosen))
-    if not tables:
-        raise no_rows(sources[0])
-    table = _complete(pa.Table.from_batches(tables), text)
-    if pa.types.is_nested(table.schema.field(columns.label).type) or table.num_rows < FEWEST_ROWS:
-        return None, n_rows
-    labels = np.asarray(table.column(columns.label).to_pylist(), object).astype(str)
-    return PilotRows(table.select(list(text)), labels, columns.groups(table)), n_rows
 
 
 def most_bits(memory: int, n_classes: int) -> int:
     """Return the number of bits of buckets, so that the weights of all fit into their share of memory."""
     most = WEIGHT_SHARE * memory / DualDescent.memory_of_feature(n_classes)
     return max(FEWEST_BITS, int(math.log2(max(most, 1.0))))
-
-
-def _complete(table: pa.Table, text: Sequence[str]) -> pa.Table:
-    """Return the rows with labels, with missing texts as empty ones."""
-    for name in text:
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, name, table.column(name).cast(pa.string()).fill_null(""))
-    return table.drop_null().combine_chunks()
 
 
 def choose_for_texts(
@@ -233,7 +158,7 @@ def choose_for_texts(
 
     With little time only choices are tried whose models can be trained in so many seconds.
     """
-    n_classes = len(np.unique(sample.labels))
+    n_classes = sample.n_classes
     if n_classes < 2:
         return None
     if bits is None:
@@ -283,17 +208,18 @@ class _Trials:
     def __init__(self, sample: PilotRows, bits: int, memory: int) -> None:
         self._texts = sample.texts.combine_chunks().to_batches()[0]
         self._labels, self._groups, self._bits, self._memory = sample.labels, sample.groups, bits, memory
-        self._order = np.argsort(row_fractions(np.arange(len(self._labels)), _SEED), kind="stable")
-        self._n_classes = len(np.unique(self._labels))
+        self._n_rows = int(sample.texts.num_rows)
+        self._order = np.argsort(row_fractions(np.arange(self._n_rows), SEED), kind="stable")
+        self._n_classes = sample.n_classes
         self._entries: dict[Hashing, float] = {}
         self.seconds = math.inf
         # With many rows, the first round gives a point of the curve, and later rounds decide.
-        few = FEW_ROWS if len(self._labels) <= FEW_ROWS else 0
+        few = FEW_ROWS if self._n_rows <= FEW_ROWS else 0
         self._limits = Limits(memory, work=PILOT_WORK, few_rows=few)
 
     def survey(self, choices: Sequence[Hashing]) -> None:
         """Count the entries of some rows, as many as there is memory for, by each choice."""
-        row_bytes = self._texts.nbytes / len(self._labels)
+        row_bytes = self._texts.nbytes / self._n_rows
         by_memory = self._memory / (TEXT_SHARE * _BYTES_PER_ENTRY * row_bytes)
         for choice in choices:
             self._hashed(choice, np.sort(self._order[: min(SURVEYED_ROWS, max(int(by_memory), FEWEST_ROWS))]))
@@ -312,7 +238,7 @@ class _Trials:
         left = max(self._memory - weights, self._memory // 4)
         by_memory = left / (2 * _BYTES_PER_ENTRY * entries + _BYTES_PER_DUAL * self._n_classes)
         wanted = min(most, max(int(by_work), ROUNDS[0]))
-        return min(wanted, len(self._labels), max(int(by_memory), FEWEST_ROWS))
+        return min(wanted, self._n_rows, max(int(by_memory), FEWEST_ROWS))
 
     def trial(self, choice: Hashing, n_tried: int) -> Point:
         """Return the quality of a model of some rows on the held-out ones among them."""

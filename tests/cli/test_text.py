@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bigmc import api
+from bigmc.cli.terminal import show_features
 from bigmc.inference.writers import JsonLinesWriter
 from bigmc.printable import printable, printable_json
 
@@ -74,3 +75,10 @@ def test_nothing_a_command_says_steers_the_terminal(command, more, hostile, run,
     assert not steers(out + err)
     if any(name in command for name in ("info m", "inspect", "explain")):
         assert "\\x1b" in out or "\\u001b" in out
+
+
+def test_a_label_of_several_lines_heads_its_features_on_one(capsys):
+    show_features(
+        {"n_nonzero_features": 0, "n_features": 4, "classes": [{"label": "one\ntwo", "features": []}]}
+    )
+    assert capsys.readouterr().out.splitlines() == ["0 of 4 features have weight", "", "one\\ntwo"]

@@ -138,13 +138,22 @@ def test_two_classes_have_one_score_and_two_rows_of_weights():
 @pytest.mark.filterwarnings("ignore:Constructing a DIA matrix")
 @pytest.mark.parametrize(
     "form",
-    ["csr", "csc", "coo", "lil", "dok", "bsr", "dia", "float32", "float16", "big-endian", "fortran", "list"],
+    [
+        *("csr", "csc", "coo", "lil", "dok", "bsr", "dia", "float32", "float16", "longdouble", "big-endian"),
+        *("fortran", "list", "longdouble csc"),
+    ],
 )
 def test_every_kind_of_array_gives_the_same_model(form, fitted, digits):
     X, y = digits[0] / 16, fitted.classes_[digits[1]]
-    types = {"float32": np.float32, "float16": np.float16, "big-endian": ">f8"}
+    types = {
+        "float32": np.float32,
+        "float16": np.float16,
+        "longdouble": np.longdouble,
+        "big-endian": ">f8",
+    }
     kinds = {form: X.astype(dtype) for form, dtype in types.items()}
     kinds |= {"fortran": np.asfortranarray(X), "list": X.tolist()}
+    kinds["longdouble csc"] = scipy.sparse.csc_matrix(kinds["longdouble"])
     given = kinds[form] if form in kinds else scipy.sparse.csr_array(X).asformat(form)
     model = clone(fitted).fit(given, y)
     np.testing.assert_array_equal(model.coef_.toarray(), fitted.coef_.toarray())

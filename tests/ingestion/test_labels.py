@@ -2,6 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.labels import LabelCoder, LabelTypes, find_missing, merge_classes, recode
 from bigmc.options.label_kind import LabelKind
@@ -19,6 +20,19 @@ from bigmc.options.label_kind import LabelKind
 )
 def test_missing_labels(labels, missing):
     assert find_missing(pa.array(labels)).tolist() == missing
+
+
+@pytest.mark.parametrize("sets", [False, True])
+def test_labels_that_numpy_would_shorten_are_bad_rows(sets, tmp_path):
+    """Two labels became one class twice, and the dataset could not be opened."""
+    texts = ["a", "a\0", "b\0c", "a"]
+    labels = [[text, "z"] if i else [] for i, text in enumerate(texts)] if sets else texts
+    table = pa.table({"text": ["word"] * 4, "label": labels})
+    with pytest.raises(DataError, match="row 1: the label ends with a NUL character"):
+        bigmc.ingest(table, to=tmp_path / "d", text="text", label="label")
+    dataset = bigmc.ingest(table, to=tmp_path / "d", text="text", label="label", on_bad_row="quarantine")
+    assert dataset.classes.tolist() == [*np.unique(["a", "b\0c", "z"] if sets else ["a", "b\0c"])]
+    assert dataset.n_samples == 3
 
 
 def test_codes_of_parts_become_codes_of_the_dataset():

@@ -61,6 +61,19 @@ def test_a_changed_array_is_another_source(tmp_path):
             api.ingest(changed, tmp_path / "d.bigmc", label=labels)
 
 
+def test_a_changed_file_is_named_without_the_values_that_follow_from_it(tmp_path):
+    """Their lists filled a screen, and the changed file was easily missed."""
+    data = tmp_path / "d.csv"
+    options = {"one_hot": "kind", "dense": "size", "label": "y", "missing": "fill"}
+    data.write_text("kind,size,y\nu,1,a\nv,2,b\n")
+    api.ingest(data, tmp_path / "d.bigmc", **options)
+    data.write_text("kind,size,y\nu,1,a\nw,3,b\n")
+    with pytest.raises(DataError, match=r"other parameters \(sources: .*d\.csv has changed since\)"):
+        api.ingest(data, tmp_path / "d.bigmc", **options)
+    with pytest.raises(DataError, match=r"has changed since; seed: it has 0, asked for 1\)"):
+        api.ingest(data, tmp_path / "d.bigmc", seed=1, **options)
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
 
@@ -88,6 +89,45 @@ def test_columns_and_types_must_agree(tmp_path):
     assert schema(expand_sources(tmp_path), ["text"]).field("kind").type == pa.string()
     with pytest.raises(DataError, match="no column 'x'"):
         everything(made(3), columns=["x"])
+
+
+def test_texts_of_both_widths_are_read_together(tmp_path):
+    """Writers choose the offsets of texts, and say nothing about the data by it."""
+    table = made(3, first=1)
+    place = table.schema.get_field_index("text")
+    for name, kind in (("a", pa.string()), ("b", pa.large_string()), ("c", pa.string())):
+        texts = table["text"].cast(kind)
+        pq.write_table(table.set_column(place, "text", texts), tmp_path / f"{name}.parquet")
+    assert schema(expand_sources(tmp_path), ["text"]).field("text").type == pa.string()
+    dataset = bigmc.ingest(tmp_path, to=tmp_path / "d", text="text", label="kind", keep=["text"])
+    rows = [pq.read_table(path) for path in dataset.path.glob("shards/*/rows.parquet")]
+    kept = [text for rows_of_shard in rows for text in rows_of_shard["text"].to_pylist()]
+    assert sorted(kept) == sorted(["text 1", "text 2", "text 3"] * 3)
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_column_without_values_in_some_files_is_missing_there(first, tmp_path):
+    """Pandas stores a column of None with the type null; a dataset is that of nulls with the right type."""
+    full = pa.table({"text": ["x y"] * 6, "n": [0.5] * 6, "day": ["m", "n"] * 3, "label": ["p", "q"] * 3})
+    found = []
+    for kind in (None, full.schema):
+        empty = pa.table({**dict.fromkeys(["text", "n", "day"], pa.nulls(6)), "label": full["label"]})
+        folder = tmp_path / ("null" if kind is None else "typed")
+        folder.mkdir()
+        pq.write_table(empty if kind is None else empty.cast(kind), folder / f"{first}.parquet")
+        pq.write_table(full, folder / f"{'b' if first == 'a' else 'a'}.parquet")
+        assert schema(expand_sources(folder), full.schema.names) == full.schema
+        columns = {"text": "text", "dense": "n", "one_hot": "day", "label": "label", "keep": ["n", "day"]}
+        dataset = bigmc.ingest(folder, to=folder / "d", missing="fill", **columns)
+        bigmc.predict(
+            bigmc.SparseClassifier().fit(dataset),
+            sorted(folder.glob("*.parquet")),
+            folder / "p.csv",
+            keep=["n", "day"],
+        )
+        tables = [shard.table().to_pydict() for shard in dataset.shards]
+        found.append((dataset.nnz, tables, (folder / "p.csv").read_bytes()))
+    assert found[0] == found[1]
 
 
 def damaged_text():

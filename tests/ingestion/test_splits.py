@@ -1,3 +1,4 @@
+import datetime
 import math
 
 import numpy as np
@@ -66,6 +67,31 @@ def test_groups_keep_together_whatever_their_type_and_place():
     assert len(set(fractions.tolist())) == 500
     assert fractions_of([7, 8], 0).tolist() == fractions_of(["7", "8"], 0).tolist()
     assert fractions_of(groups, 1).tolist() != fractions.tolist()
+
+
+@pytest.mark.parametrize(
+    ("groups", "kinds"),
+    [
+        ([0, 7, -3, 10**17], [pa.int64(), pa.float64(), pa.decimal128(25, 2), pa.string()]),
+        ([0, 7, 100], [pa.int8(), pa.uint64(), pa.float32()]),
+        ([datetime.date(2026, 1, day) for day in (1, 2)], [pa.date32(), pa.timestamp("us"), pa.string()]),
+    ],
+)
+def test_groups_of_files_with_other_types_keep_together(groups, kinds):
+    first = pa.array(groups)
+    hashes = group_hashes(first, 0)
+    assert len(set(hashes.tolist())) == len(groups)
+    for kind in kinds:
+        assert group_hashes(first.cast(kind, safe=False), 0).tolist() == hashes.tolist()
+    longer = [f"{group}T00:00:00" if isinstance(group, datetime.date) else f"{group}.00" for group in groups]
+    assert group_hashes(pa.array(longer), 0).tolist() == hashes.tolist()
+
+
+def test_groups_that_are_written_alike_stay_apart():
+    texts = ["1", "1.1", "1.10", "01", "1.0.0", "v1.0", "2026-01-01", "2026-01-01 00:00:01", "nan", "1e0"]
+    assert len(set(group_hashes(pa.array(texts), 0).tolist())) == len(texts)
+    floats = group_hashes(pa.array([float("nan"), float("inf"), 0.5]), 0)
+    assert floats.tolist() == group_hashes(pa.array(["nan", "inf", "0.5"]), 0).tolist()
 
 
 def test_split_texts():

@@ -52,6 +52,21 @@ def test_units_that_multiply_signs_and_missing_values():
     assert found.unreadable.tolist() == [False] * 8 + [True]
 
 
+@pytest.mark.parametrize("negative", ["({})", "−{}", "- {}"])
+def test_other_signs_are_read_in_plain_columns_too(negative, tmp_path):
+    """A fit took the column for numbers and then stopped at the first of these."""
+    amounts = [f"{i}.5" for i in range(40)]
+    texts = [negative.format(text) if i % 3 else text for i, text in enumerate(amounts)]
+    format = number_format(pa.array(texts))
+    assert format.is_plain
+    expected = [-float(text) if i % 3 else float(text) for i, text in enumerate(amounts)]
+    assert floats_in_format(pa.array(texts), format, MISSING_TEXTS).values.tolist() == expected
+    table = pa.table({"amount": texts, "label": ["a", "b"] * 20})
+    assert bigmc.fit(table, tmp_path / "m.model", label="label", time_limit=1e-9)["columns"]["dense"] == [
+        "amount"
+    ]
+
+
 @pytest.mark.parametrize(
     ("texts", "reason"),
     [
@@ -67,7 +82,9 @@ def test_what_may_be_read_in_two_ways_is_in_doubt(texts, reason):
     assert reason in doubt.reason
 
 
-@pytest.mark.parametrize("texts", [["A1"], ["1.2.3"], ["12:30"], ["1/2"], ["555-1234"], ["IV"], []])
+@pytest.mark.parametrize(
+    "texts", [["A1"], ["1.2.3"], ["12:30"], ["1/2"], ["555-1234"], ["IV"], ["5)"], ["(5"], []]
+)
 def test_other_texts_are_no_numbers(texts):
     assert number_format(pa.array(texts, pa.string())) is None
 

@@ -13,7 +13,8 @@ from bigmc.learners.boosting import held_out
 from bigmc.store.sample import draw_groups, holdout_keys
 from bigmc.training.limits import Limits
 from bigmc.training.options import HeldOut, calibration_rows
-from bigmc.training.pilot import PilotRows, choose_for_texts
+from bigmc.training.pilot import choose_for_texts
+from bigmc.training.pilot_rows import PilotRows
 from bigmc.training.search import Search
 
 ENGINE = ThreadEngine(1)

@@ -14,6 +14,7 @@ from bigmc.model.calibration import Calibration
 from bigmc.options.learners import BoostOptions
 from bigmc.store.dataset import Dataset
 from bigmc.training import in_time
+from bigmc.training.trials import Candidate
 from bigmc.training.winner import Winner
 
 N, FEW = 3000, 200
@@ -67,6 +68,21 @@ def test_few_rows_get_all_their_rounds_though_the_time_is_over(options, tmp_path
         models.append(in_time.train_in_time(winner, dataset, resources, tmp_path / name))
     late, endless = models
     assert late.n_iter == 6
+    np.testing.assert_array_equal(late.shard_scores(dataset, 0), endless.shard_scores(dataset, 0))
+
+
+def test_a_linear_model_of_few_rows_is_trained_though_the_time_is_over(tmp_path):
+    """After one pass it would be far from the model that was judged."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)) * [1, 10, 100, 1000]
+    dataset = Dataset.from_arrays(X, (X @ [1, 0.1, 0.01, 0.001] > 0).astype(int))
+    winner = Winner("sparse", Candidate(None), Calibration())
+    models = []
+    for name, ends in (("late", time.monotonic() - 1.0), ("endless", math.inf)):
+        resources = Resources(ThreadEngine(1), 10**9, ends=ends)
+        models.append(in_time.train_in_time(winner, dataset, resources, tmp_path / name))
+    late, endless = models
+    assert late.certificate["gap"] < 0.1
     np.testing.assert_array_equal(late.shard_scores(dataset, 0), endless.shard_scores(dataset, 0))
 
 

@@ -5,20 +5,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bigmc.errors import DataError
 from bigmc.options.raw import FileOptions
 from bigmc.training import pilot
 from bigmc.training.pilot import (
-    FEWEST_ROWS,
-    TEXT_SHARE,
     Hashing,
-    PilotColumns,
-    PilotRows,
     Point,
     best_choice,
     choose_for_texts,
     choose_hashing,
     expected_quality,
 )
+from bigmc.training.pilot_rows import FEWEST_ROWS, TEXT_SHARE, PilotColumns, PilotRows
 
 MEMORY = 1 << 30
 
@@ -122,7 +120,45 @@ def test_little_memory_means_fewer_buckets():
         rng = np.random.default_rng(0)
         labels = rng.permutation(np.arange(60) % min(n_classes, 20))
         texts = pa.table({"t": [" ".join(map(str, rng.integers(0, 50, 5))) for _ in labels]})
-        sample = pilot.PilotRows(texts, labels.astype(str))
+        sample = PilotRows(texts, labels.astype(str))
         found = pilot.choose_for_texts(sample, 10**6, memory)
         assert found.hash_bits == min(20, pilot.most_bits(memory, min(n_classes, 20)))
         assert pilot.choose_for_texts(sample, 10**6, memory, bits=18).hash_bits == 18
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_files_whose_texts_have_different_types_are_read_together(kind, tmp_path):
+    texts = pa.array([f"word{i % 2} other" for i in range(100)])
+    table = pa.table({"text": texts, "label": pa.array(["a", "b"] * 50)})
+    pq.write_table(table, tmp_path / "1.parquet")
+    pq.write_table(table.cast(pa.schema([("text", kind), ("label", kind)])), tmp_path / "2.parquet")
+    found = choose_hashing(str(tmp_path), PilotColumns(("text",), "label"), FileOptions(), MEMORY, 12)
+    assert found is not None
+    assert found.curves[found.hashing][-1].n_rows == 200
+
+
+def test_files_whose_labels_have_different_types_are_refused(tmp_path):
+    table = pa.table({"text": ["a b"] * 60, "label": [1, 2] * 30})
+    pq.write_table(table, tmp_path / "1.parquet")
+    pq.write_table(table.set_column(1, "label", table["label"].cast(pa.string())), tmp_path / "2.parquet")
+    with pytest.raises(DataError, match=r"column 'label' is string in .*, but int64 in"):
+        choose_hashing(str(tmp_path), PilotColumns(("text",), "label"), FileOptions(), MEMORY, 12)
+
+
+@pytest.mark.parametrize("separator", [None, ";"])
+def test_label_sets_choose_characters_where_only_parts_of_words_tell(tmp_path, separator):
+    """No word comes twice; which syllables it is made of are its labels, in any number and order."""
+    rng = np.random.default_rng(8)
+    syllables = ["tar", "mon", "vel", "qui"]
+    texts, sets = [], []
+    for _ in range(1500):
+        own = rng.random(4) < 0.4
+        parts = [s for s, has in zip(syllables, own, strict=True) if has] + [f"{rng.integers(10**6)}"]
+        texts.append("".join(rng.permutation(parts)))
+        sets.append([s.upper() for s, has in zip(syllables, own, strict=True) if has])
+    labels = sets if separator is None else [separator.join(row) or "[]" for row in sets]
+    pq.write_table(pa.table({"t": texts, "y": labels}), tmp_path / "t.parquet")
+    columns = PilotColumns(("t",), "y", label_separator=separator)
+    found = choose_hashing(tmp_path / "t.parquet", columns, FileOptions(), MEMORY, None)
+    assert found.hashing.analyzer == "char_wb"
+    assert found.curves[found.hashing][-1].quality > 0.9 > found.curves[Hashing("word", (1, 1))][-1].quality

@@ -22,6 +22,7 @@ pc = LazyModule("pyarrow.compute")
 
 MISSING = "the label is missing"
 MISSING_IN_SET = "the label or one of its list is missing ([] stands for no labels)"
+NUL_AT_END = "the label ends with a NUL character, which classes cannot"
 NO_LABELS = "[]"
 """Text of an empty set where labels are separated, as in predictions in CSV: an empty text may be missing."""
 
@@ -38,6 +39,19 @@ def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
     if pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type):
         missing |= np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))
     return missing
+
+
+def find_nul_at_end(labels: pa.Array) -> NDArray[np.bool_]:
+    """Return which labels end with a NUL character, which NumPy drops: it would be another label."""
+    if is_sets(labels.type):
+        found = np.zeros(len(labels), dtype=bool)
+        found[np.asarray(pc.list_parent_indices(labels))[find_nul_at_end(labels.flatten())]] = True
+        return found
+    if pa.types.is_dictionary(labels.type):
+        return find_nul_at_end(labels.dictionary_decode())
+    if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
+        return np.zeros(len(labels), dtype=bool)
+    return np.asarray(pc.ends_with(labels, "\0").fill_null(False).to_numpy(zero_copy_only=False))
 
 
 def plain(labels: pa.Array) -> pa.Array:

@@ -138,7 +138,19 @@ def as_float(column: pa.Array) -> Floats:
     except pa.ArrowInvalid:
         read = [_read_float(text) for text in texts.to_pylist()]
         values = np.array([np.nan if v is None else v for v in read])
-        return Floats(values, absent, np.array([v is None for v in read]) & ~absent)
+        unreadable = np.array([v is None for v in read]) & ~absent
+        return _with_other_signs(Floats(values, absent, unreadable), texts)
+
+
+def _with_other_signs(floats: Floats, texts: pa.Array) -> Floats:
+    """Return numbers with those that Python does not read: ``(5)``, and the minus of typesetters.
+
+    `number_format` takes both as negative numbers, also in columns that are otherwise plain.
+    """
+    values = floats.values.copy()
+    others = NumberFormat().read(texts.filter(pa.array(floats.unreadable)))
+    values[floats.unreadable] = np.asarray(others.fill_null(np.nan))
+    return floats._replace(values=values, unreadable=floats.unreadable & np.isnan(values))
 
 
 def floats_in_format(column: pa.Array, format: NumberFormat, missing: Sequence[str]) -> Floats:

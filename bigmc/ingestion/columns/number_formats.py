@@ -199,7 +199,8 @@ def _parts(texts: pa.Array) -> dict[str, pa.Array]:
     """Return the parts of texts that contain one number; null for other texts."""
     spaces = pc.replace_substring_regex(texts, "[\u00a0\u202f\u2009]", " ")
     found = pc.extract_regex(spaces, _ANY)
-    valid = found.is_valid()
+    opens = pc.equal(pc.struct_field(found, "outer"), "(")
+    valid = pc.and_(found.is_valid(), pc.equal(opens, pc.ends_with(spaces, ")")))
     names = ("outer", "prefix", "inner", "digits", "unit")
     return {name: pc.if_else(valid, pc.struct_field(found, name), None) for name in names}
 

@@ -287,7 +287,7 @@ def schema(
     Returns
     -------
     pyarrow.Schema
-        Names and types; empty for svmlight and arrays.
+        Names and types, of the first source that has values; empty for svmlight and arrays.
     """
     if sources[0].format == "parquet":
         check_footers([source.path for source in sources], hints.record_limit)
@@ -297,17 +297,34 @@ def schema(
     check_columns(sources[0].path, wanted, first.names)
     if sources[0].format == "jsonl":
         return first  # any file may lack a key; the first file determines the types
+    typed = {name: (sources[0], first.field(name).type) for name in wanted}
     for source in sources[1:]:
         other = _with_derived(FORMATS[source.format].schema(source, hints), source)
         check_columns(source.path, wanted, other.names)
         for name in wanted:
-            kinds = first.field(name).type, other.field(name).type
-            if kinds[0] != kinds[1]:
+            (where, kind), own_kind = typed[name], other.field(name).type
+            if pa.types.is_null(kind):  # without any value so far
+                typed[name] = source, own_kind
+            elif not _alike(kind, own_kind):
                 raise DataError(
-                    f"column {name!r} is {kinds[1]} in {source.path}, but {kinds[0]} in {sources[0].path}",
+                    f"column {name!r} is {own_kind} in {source.path}, but {kind} in {where.path}",
                     "write the files with the same types",
                 )
-    return first
+    kinds = {name: kind for name, (_, kind) in typed.items()}
+    return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in first])
+
+
+def _alike(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether a column may have another type in a further file.
+
+    One without values has the type null, and how wide the offsets of texts are is the choice of the writer.
+    """
+    return kind == other or pa.types.is_null(other) or (_is_text(kind) and _is_text(other))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Return whether a column has texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _with_derived(own: pa.Schema, source: Source) -> pa.Schema:

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from bigmc.engine.processes import trim_if_full
 from bigmc.ingestion.columns.features import Samples
-from bigmc.ingestion.columns.labels import MISSING, MISSING_IN_SET, LabelCoder, find_missing, split_labels
+from bigmc.ingestion.columns.labels import (
+    MISSING,
+    MISSING_IN_SET,
+    NUL_AT_END,
+    LabelCoder,
+    find_missing,
+    find_nul_at_end,
+    split_labels,
+)
 from bigmc.ingestion.columns.number_columns import Numbers
 from bigmc.ingestion.columns.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.hashing.categories import Categories
@@ -195,6 +203,7 @@ class PartWriter:
         labels = self._label_column(batch)
         reason = MISSING_IN_SET if is_sets(labels.type) else MISSING
         bad |= dict.fromkeys(np.flatnonzero(find_missing(labels)).tolist(), reason)
+        bad |= dict.fromkeys(np.flatnonzero(find_nul_at_end(labels)).tolist(), NUL_AT_END)
         good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
         return replace(good, n_bytes=batch.n_bytes), rejects
 

@@ -71,12 +71,29 @@ def row_fractions(rows: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
         return unit_interval(splitmix64(states))
 
 
+_LONGER = re.compile(r"(-?[0-9]+)\.0+|([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00:00(\.0+)?")
+"""Texts of whole numbers and days that are written longer than needed."""
+
+
 def group_hashes(groups: pa.Array, seed: int) -> NDArray[np.uint64]:
-    """Return a hash for each row, the same for all rows of a group."""
+    """Return a hash for each row, the same for all rows of a group.
+
+    Files of other days may have another type for the same groups, such as floats for ids some of which are
+    missing: ``7``, ``7.0`` and the text ``7.0`` are one group, and so are a day and its midnight.
+    """
     encoded = groups.dictionary_encode()
     values = encoded.dictionary.to_pylist()
     key = (seed % 2**64).to_bytes(8, "little")
-    digests = (hashlib.blake2b(str(v).encode(), digest_size=8, key=key).digest() for v in values)
+    digests = (hashlib.blake2b(_name(v).encode(), digest_size=8, key=key).digest() for v in values)
     by_group = np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
     hashes: NDArray[np.uint64] = by_group[np.asarray(encoded.indices)]
     return hashes
+
+
+def _name(group: object) -> str:
+    """Return a group as a text, the shortest of those that mean the same."""
+    if isinstance(group, float) and group.is_integer():
+        return str(int(group))  # a large one would have an exponent
+    text = str(group)
+    longer = _LONGER.fullmatch(text)
+    return text if longer is None else longer[1] or longer[2]

@@ -59,9 +59,14 @@ class MemoryShard:
 
 
 def native_values(values: Any) -> Any:
-    """Return an array in a type that scipy takes: this machine's byte order, float16 as float32."""
+    """Return an array in a type that scipy and the kernels take.
+
+    It is in this machine's byte order, float16 as float32, and wider floats than 64 bits as float64.
+    """
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        return values.astype(np.float64)
     return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
@@ -80,7 +85,7 @@ def memory_shards(
         )
     matrix = native_values(matrix)
     if scipy.sparse.issparse(X):
-        matrix = X.tocsr()
+        matrix = matrix.tocsr()
         if not matrix.has_canonical_format:
             matrix = matrix.copy() if matrix is X else matrix
             matrix.sum_duplicates()
