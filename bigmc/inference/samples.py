@@ -168,8 +168,12 @@ class SampleReader:
         if isinstance(path, str) and not os.path.exists(path):
             raise DataError(f"there is no file {path[:60]!r}", "give texts as a list: [text]")
         sources = expand_sources(path)
-        types = {name: pa.string() for name in self.spec.text}
-        for part in scan(sources, hints=ReadHints(types=types, missing=self.spec.takes_missing)):
+        hints = ReadHints(
+            types={name: pa.string() for name in self.spec.text},
+            numbers=(*self.spec.dense, *self.spec.numeric),
+            missing=self.spec.takes_missing,
+        )
+        for part in scan(sources, hints=hints):
             for batch in read(part, ReadRequest(self.spec.columns), sources=sources):
                 good, _ = set_aside(batch, self.spec.find_bad(batch.table), part, "fail")
                 for start in range(0, good.n_rows, self.batch_rows):
