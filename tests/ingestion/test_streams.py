@@ -167,3 +167,21 @@ def test_later_values_that_fit_the_types_of_the_first_ones_are_taken(tmp_path):
         for i in range(1100)
     )
     assert ingest(rows, tmp_path / "d").n_samples == 1100
+
+
+def test_a_key_that_the_first_row_lacks_is_a_column(tmp_path):
+    """As in JSON lines, a missing key is a missing value."""
+    rows = [
+        {"text": "aa bb", "label": f"k{i % 2}", **({} if i % 3 == 0 else {"z": i % 5})} for i in range(1100)
+    ]
+    table = pa.table({name: [row.get(name) for row in rows] for name in ("text", "label", "z")})
+    options = {"text": "text", "label": "label", "dense": "z", "missing": "fill"}
+    api.ingest(iter(rows), tmp_path / "rows", **options)
+    api.ingest(table, tmp_path / "table", **options)
+    assert shards_of(tmp_path / "rows") == shards_of(tmp_path / "table")
+
+
+def test_a_row_that_is_no_mapping_among_others_is_refused(tmp_path):
+    rows = ({"text": "a", "label": "b", "x": 1} if i < 5 else [1, 2] for i in range(9))
+    with pytest.raises(DataError, match="several types"):
+        ingest(rows, tmp_path / "d")

@@ -190,12 +190,14 @@ def _batches(item: Any, name: str) -> Iterator[pa.Table]:
             )
 
 
-def _table(rows: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Table:
-    rows = [dict(row) for row in rows]
+def _table(items: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Table:
     try:
+        rows = [dict(item) for item in items]
         with only_unicode(name):
             if schema is not None:
                 _refuse_other_types(rows, schema, name)
+            else:  # Arrow takes the keys of the first row for those of all
+                rows[0] = dict.fromkeys(key for row in rows for key in row) | rows[0]
             return pa.Table.from_pylist(rows, schema=schema)
     except DataError:
         raise
