@@ -20,7 +20,7 @@ from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expa
 from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_array, plain_columns
 from bigmc.ingestion.readers.rejects import Reject
-from bigmc.ingestion.sources.mixed_values import as_texts, only_unicode
+from bigmc.ingestion.sources.mixed_values import as_texts, loses_times, only_unicode
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
 from bigmc.options.raw import OnBadRow
@@ -220,9 +220,10 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
 def _column(values: list[Any]) -> pa.Array:
     """Return values as a column: texts, if they have several types; `TypeError` if some have no text."""
     try:
-        return plain_array(pa.array(values))
+        column = plain_array(pa.array(values))
     except (pa.ArrowException, OverflowError):
         return as_texts(values)
+    return as_texts(values) if loses_times(column.type, values) else column
 
 
 def _text_column(values: list[Any]) -> pa.Array:

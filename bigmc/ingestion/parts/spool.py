@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.plain_types import plain_columns
-from bigmc.ingestion.sources.mixed_values import only_unicode
+from bigmc.ingestion.sources.mixed_values import loses_times, only_unicode
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL
@@ -198,7 +198,11 @@ def _table(items: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Tabl
                 _refuse_other_types(rows, schema, name)
             else:  # Arrow takes the keys of the first row for those of all
                 rows[0] = dict.fromkeys(key for row in rows for key in row) | rows[0]
-            return pa.Table.from_pylist(rows, schema=schema)
+            table = pa.Table.from_pylist(rows, schema=schema)
+        for field in table.schema:
+            if loses_times(field.type, (row.get(field.name) for row in rows)):
+                raise TypeError(f"{field.name!r} has dates and times")
+        return table
     except DataError:
         raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
