@@ -20,7 +20,7 @@ from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expa
 from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_array, plain_columns
 from bigmc.ingestion.readers.rejects import Reject
-from bigmc.ingestion.sources.mixed_values import as_texts, only_unicode
+from bigmc.ingestion.sources.mixed_values import as_texts, loses_times, only_unicode
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
 from bigmc.options.raw import OnBadRow
@@ -168,8 +168,12 @@ class SampleReader:
         if isinstance(path, str) and not os.path.exists(path):
             raise DataError(f"there is no file {path[:60]!r}", "give texts as a list: [text]")
         sources = expand_sources(path)
-        types = {name: pa.string() for name in self.spec.text}
-        for part in scan(sources, hints=ReadHints(types=types, missing=self.spec.takes_missing)):
+        hints = ReadHints(
+            types={name: pa.string() for name in self.spec.text},
+            numbers=(*self.spec.dense, *self.spec.numeric),
+            missing=self.spec.takes_missing,
+        )
+        for part in scan(sources, hints=hints):
             for batch in read(part, ReadRequest(self.spec.columns), sources=sources):
                 good, _ = set_aside(batch, self.spec.find_bad(batch.table), part, "fail")
                 for start in range(0, good.n_rows, self.batch_rows):
@@ -216,9 +220,10 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
 def _column(values: list[Any]) -> pa.Array:
     """Return values as a column: texts, if they have several types; `TypeError` if some have no text."""
     try:
-        return plain_array(pa.array(values))
+        column = plain_array(pa.array(values))
     except (pa.ArrowException, OverflowError):
         return as_texts(values)
+    return as_texts(values) if loses_times(column.type, values) else column
 
 
 def _text_column(values: list[Any]) -> pa.Array:

@@ -79,6 +79,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     )
     hints = ReadHints(
         types={name: pa.string() for name in features.text},
+        numbers=_numbers_only(features, recipe),
         n_features=options.n_features,
         missing=features.takes_missing,
         columns=recipe.columns or None,
@@ -92,6 +93,13 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
         check_weight_type(columns, options.weight)
         recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
+
+
+def _numbers_only(features: FeatureSpec, recipe: Recipe) -> tuple[str, ...]:
+    """Return the columns of numbers that are nothing else: others keep their type."""
+    weight = () if recipe.weight is None else (recipe.weight,)
+    others = {recipe.label, recipe.group, *recipe.keep}
+    return tuple(name for name in (*features.dense, *features.numeric, *weight) if name not in others)
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:

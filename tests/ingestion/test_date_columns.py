@@ -11,6 +11,7 @@ import bigmc
 from bigmc import api
 from bigmc.errors import BigmcError, DataError
 from bigmc.ingestion.columns.date_columns import as_dates, part_names
+from bigmc.ingestion.parts.scan import expand_sources
 
 TIMES = [
     datetime(2026, 11, 25, 8, 30),
@@ -90,6 +91,26 @@ def test_a_model_learns_from_the_day_of_the_week(tmp_path, form):
     model = bigmc.load_model(tmp_path / "m")
     others = rows(200, seed=1)
     assert np.mean(model.predict(others.drop(columns="label")) == others["label"].to_numpy()) > 0.97
+
+
+def test_times_among_dates_are_not_lost(tmp_path):
+    """Arrow takes the type of the first value: a time beside a date in the same call lost its hour."""
+    days = [datetime(2026, 1, 1, hour) for hour in range(24)] * 5
+    table = pa.table({"day": days, "label": [str(day.hour > 11) for day in days]})
+    dataset = bigmc.ingest(table, to=tmp_path / "d", date="day", label="label")
+    model = bigmc.SparseClassifier(ridge=0.01, fit_intercept=True).fit(dataset)
+    mixed = [date(2026, 1, 1), datetime(2026, 1, 1, 20), None, date(2026, 1, 2)]
+    rows = [{"day": day} for day in mixed if day is not None]
+    alone = np.concatenate([model.decision_function([row]) for row in rows])
+    np.testing.assert_array_equal(model.decision_function(rows), alone)
+    frame = pd.DataFrame({"day": pd.Series([row["day"] for row in rows], dtype=object)})
+    np.testing.assert_array_equal(model.decision_function(frame), alone)
+    with pytest.raises(DataError, match="'day' has dates and times"):
+        bigmc.ingest(
+            iter([{"day": day, "label": "a"} for day in mixed]), to=tmp_path / "e", date="day", label="label"
+        )
+    of_dates = pd.DataFrame({"day": pd.Series([date(2026, 1, 1), pd.NaT], dtype=object)})
+    assert expand_sources(of_dates)[0].data.schema.field("day").type == pa.date32()
 
 
 def test_missing_dates_are_filled_and_no_dates_are_bad_rows(tmp_path):

@@ -7,12 +7,15 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.readers import jsonl
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None, types=None):
@@ -209,3 +212,30 @@ def test_an_integer_that_its_column_of_floats_does_not_hold_makes_its_row_bad(tm
         2,
         "column 'x' is 9007199254740993, which is not exact as a 64-bit float",
     )
+
+
+def test_columns_of_numbers_may_begin_with_whole_ones(tmp_path, monkeypatch):
+    """A dataset, and predictions, are those of a Parquet file, where the types are known."""
+    monkeypatch.setattr(jsonl, "_HEAD_BYTES", 500)
+    rows = [
+        {"x": i % 2, "in": {"x": i % 3}, "h": 1, "w": 1, "label": "ab"[i % 2]}
+        if i < 90
+        else {"x": 0.5, "in": {"x": -0.25}, "h": 2.5, "w": 1.5, "label": "a"}
+        for i in range(100)
+    ]
+    (tmp_path / "d.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "d.parquet")
+    columns = {"dense": ["x", "in.x"], "numeric": "h", "weight": "w", "label": "label"}
+    found = []
+    for name in ("d.jsonl", "d.parquet"):
+        dataset = bigmc.ingest(tmp_path / name, to=tmp_path / f"{name}.bigmc", **columns)
+        model = bigmc.SparseClassifier().fit(dataset)
+        bigmc.predict(model, tmp_path / name, tmp_path / f"{name}.csv", scores=True)
+        np.testing.assert_array_equal(
+            model.decision_function(tmp_path / name), model.decision_function(tmp_path / "d.parquet")
+        )
+        tables = [shard.table().to_pydict() for shard in dataset.shards]
+        found.append((dataset.nnz, tables, (tmp_path / f"{name}.csv").read_bytes()))
+    assert found[0] == found[1]
+    with pytest.raises(DataError, match=r"jsonl:91: column 'x' is a number, expected a whole number"):
+        bigmc.ingest(tmp_path / "d.jsonl", to=tmp_path / "kept", keep=["x"], **columns)

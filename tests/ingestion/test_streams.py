@@ -5,6 +5,8 @@ import io
 import os
 import sys
 import threading
+from datetime import date, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -124,3 +126,62 @@ def test_streams_that_cannot_be_used(stream, message, tmp_path):
     with pytest.raises(DataError, match=message):
         ingest(stream, tmp_path / "d.bigmc")
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "kinds"),
+    [
+        (1, 0.5, "int64 in the first rows, double in later ones"),
+        (1, Decimal("0.5"), "int64 in the first rows, decimal"),
+        ([1], [0.5], "list<.*int64> in the first rows, list<.*double>"),
+        (["ab"], "ab", "list<.*string> in the first rows, string"),
+        ({"a": 1}, {"a": 0.5}, "struct<a: int64> in the first rows, struct<a: double>"),
+        (date(2026, 1, 1), datetime(2026, 1, 1, 12), r"date32\[day\] in the first rows, timestamp"),
+        (None, "ab", "no value in the first rows, string"),
+    ],
+)
+def test_values_that_arrow_would_change_silently_are_refused(early, late, kinds, tmp_path):
+    """Rows are converted some thousand at a time, with the types of the first ones: 0.5 became 0."""
+    rows = (
+        {"text": "a b", "label": f"k{i % 2}", "x": 1, "z": early if i < 1024 else late} for i in range(1100)
+    )
+    with pytest.raises(DataError, match=rf"several types \('z' has {kinds}"):
+        ingest(rows, tmp_path / "d")
+
+
+def test_later_values_that_fit_the_types_of_the_first_ones_are_taken(tmp_path):
+    values = [
+        (1, 2.0),
+        (0.5, 1),
+        ([1], []),
+        ({"a": 1}, {"b": "x"}),
+        ("a", None),
+    ]
+    rows = (
+        {
+            "text": "aa bb",
+            "label": f"k{i % 2}",
+            "x": 1,
+            **{f"z{k}": pair[i >= 1024] for k, pair in enumerate(values)},
+        }
+        for i in range(1100)
+    )
+    assert ingest(rows, tmp_path / "d").n_samples == 1100
+
+
+def test_a_key_that_the_first_row_lacks_is_a_column(tmp_path):
+    """As in JSON lines, a missing key is a missing value."""
+    rows = [
+        {"text": "aa bb", "label": f"k{i % 2}", **({} if i % 3 == 0 else {"z": i % 5})} for i in range(1100)
+    ]
+    table = pa.table({name: [row.get(name) for row in rows] for name in ("text", "label", "z")})
+    options = {"text": "text", "label": "label", "dense": "z", "missing": "fill"}
+    api.ingest(iter(rows), tmp_path / "rows", **options)
+    api.ingest(table, tmp_path / "table", **options)
+    assert shards_of(tmp_path / "rows") == shards_of(tmp_path / "table")
+
+
+def test_a_row_that_is_no_mapping_among_others_is_refused(tmp_path):
+    rows = ({"text": "a", "label": "b", "x": 1} if i < 5 else [1, 2] for i in range(9))
+    with pytest.raises(DataError, match="several types"):
+        ingest(rows, tmp_path / "d")

@@ -11,7 +11,7 @@ import itertools
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.plain_types import plain_columns
-from bigmc.ingestion.sources.mixed_values import only_unicode
+from bigmc.ingestion.sources.mixed_values import loses_times, only_unicode
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL
@@ -190,13 +190,60 @@ def _batches(item: Any, name: str) -> Iterator[pa.Table]:
             )
 
 
-def _table(rows: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Table:
+def _table(items: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Table:
     try:
+        rows = [dict(item) for item in items]
         with only_unicode(name):
-            return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+            if schema is not None:
+                _refuse_other_types(rows, schema, name)
+            else:  # Arrow takes the keys of the first row for those of all
+                rows[0] = dict.fromkeys(key for row in rows for key in row) | rows[0]
+            table = pa.Table.from_pylist(rows, schema=schema)
+        for field in table.schema:
+            if loses_times(field.type, (row.get(field.name) for row in rows)):
+                raise TypeError(f"{field.name!r} has dates and times")
+        return table
     except DataError:
         raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"{name}: values of a column have several types ({error})", "give every column one type"
         ) from error
+
+
+def _refuse_other_types(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, name: str) -> None:
+    """Raise an error for values that Arrow would change to fit the types of earlier rows without a word.
+
+    It cuts fractions off for a column of integers, and takes a text for the list of its characters.
+    """
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        kind = pa.infer_type(values)
+        if _keeps(field.type, kind) or (pa.types.is_integer(field.type) and _are_whole(values, kind)):
+            continue
+        before = "no value" if pa.types.is_null(field.type) else str(field.type)
+        raise DataError(
+            f"{name}: values of a column have several types "
+            f"({field.name!r} has {before} in the first rows, {kind} in later ones)",
+            "give every column one type",
+        )
+
+
+def _keeps(kind: pa.DataType, given: pa.DataType) -> bool:
+    """Return whether Arrow keeps values of a given type in a column of another kind, or refuses them."""
+    types = pa.types
+    if types.is_null(given):
+        return True
+    if types.is_list(kind):
+        return types.is_list(given) and _keeps(kind.value_type, given.value_type)
+    if types.is_struct(kind) and types.is_struct(given):
+        given_types = {field.name: field.type for field in given}
+        return all(_keeps(field.type, given_types.get(field.name, pa.null())) for field in kind)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return bool(types.is_date(given) or (types.is_timestamp(kind) and types.is_timestamp(given)))
+    cut = types.is_integer(kind) and (types.is_floating(given) or types.is_decimal(given))
+    return not (types.is_null(kind) or cut)
+
+
+def _are_whole(values: Sequence[Any], kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) and all(value is None or value == value // 1 for value in values)

@@ -142,6 +142,9 @@ class ReadHints:
     ----------
     types : mapping of str to pyarrow.DataType
         Types of JSON columns; others get the type at the beginning of the first file.
+    numbers : sequence of str
+        JSON columns in which whole numbers at the beginning say nothing of later ones: they are read as
+        floats.
     zero_based : bool or None
         Whether svmlight indices count from 0; None means if the index 0 occurs anywhere.
     n_features : int or None
@@ -155,6 +158,7 @@ class ReadHints:
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Sequence[str] = ()
     zero_based: bool | None = None
     n_features: int | None = None
     missing: bool = False

@@ -60,6 +60,10 @@ def _seen_type(values: Sequence[Any]) -> Any:
     return pa.string()
 
 
+def _is_whole(field: Any) -> bool:
+    return bool(pa.types.is_integer(field.type))
+
+
 def _integers(values: Sequence[int]) -> Any:
     """Return the type of integers; those beyond 64 bits are texts."""
     try:
@@ -92,8 +96,8 @@ class JsonLinesFormat(TextFormat):
     """Files with one JSON object per line.
 
     The types of the columns are given, or detected in the first MiB of the first file, and
-    are the same for every part. Numbers and booleans in columns of texts are read as texts; another value of
-    another type makes its row bad. A missing key is null.
+    are the same for every part; columns of numbers are floats. Numbers and booleans in columns of texts
+    are read as texts; another value of another type makes its row bad. A missing key is null.
     """
 
     name = "jsonl"
@@ -107,7 +111,10 @@ class JsonLinesFormat(TextFormat):
                 if _is_unicode(name):
                     values.setdefault(name, []).append(value)
         seen_types = pa.schema([(name, _seen_type(seen)) for name, seen in values.items()])
-        return with_types(seen_types, hints.types)
+        typed = with_types(seen_types, hints.types)
+        fields = with_fields(typed)
+        whole = [name for name in hints.numbers if name in fields.names and _is_whole(fields.field(name))]
+        return with_types(typed, dict.fromkeys(whole, pa.float64()))
 
     def _first_objects(self, source: Source) -> list[Mapping[str, Any]]:
         """Return the objects of the first chunk that has any."""

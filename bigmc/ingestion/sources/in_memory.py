@@ -11,7 +11,7 @@ import pyarrow as pa
 import scipy
 
 from bigmc.errors import DataError
-from bigmc.ingestion.sources.mixed_values import as_texts, only_unicode
+from bigmc.ingestion.sources.mixed_values import as_texts, loses_times, only_unicode
 from bigmc.ingestion.sources.source import Source
 from bigmc.store.shards.label_sets import column_of_indicator
 
@@ -61,11 +61,14 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
 
 
 def _table_of_pandas(frame: Any, name: str) -> pa.Table:
-    """Return a pandas frame as a table; columns of several types, intervals and periods become texts."""
+    """Return a pandas frame as a table.
+
+    Columns of several types, such as dates and times, and intervals and periods become texts.
+    """
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
         for place, field in enumerate(table.schema):
-            if _is_of_pandas(field.type):
+            if _is_of_pandas(field.type) or loses_times(field.type, frame.iloc[:, place]):
                 table = table.set_column(place, field.name, as_texts(frame.iloc[:, place]))
         return table
     except _REFUSED:

@@ -41,6 +41,15 @@ def _as_text(value: Any) -> str | None:
     return str(value) if value == value else None  # not equal to itself: NaN or NaT
 
 
+def loses_times(kind: pa.DataType, values: Iterable[Any]) -> bool:
+    """Return whether a column of dates was made of values with a time of day.
+
+    Arrow takes the type of the first value, and cuts the times off where it is a date.
+    """
+    times = (value for value in values if isinstance(value, datetime.datetime))
+    return bool(pa.types.is_date(kind)) and any(time == time for time in times)  # NaT is not equal to itself
+
+
 @contextmanager
 def only_unicode(name: str) -> Iterator[None]:
     """Turn the error of Arrow for a text with half a surrogate pair into one that shows the text.
