@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError
 from bigmc.learners.base import COUNT, NOT_NEGATIVE, Learner, Trained
 from bigmc.learners.run import Run
@@ -114,7 +115,14 @@ class SparseLearner(Learner):
     def _solve(self, dataset: Dataset, run: Run) -> Trained:
         start = None if run.start is None else _start(run.start, dataset)
         asked = self.solver_run(dataset, run.weights, run.resources.memory_limit, run.context)
-        solution = solve(asked, start)
+        try:
+            solution = solve(asked, start)
+        except MemoryLimitError as error:
+            if asked.task.alpha > 0:
+                raise
+            # Without a penalty every feature has weights.
+            cure = "select features with an alpha, or ingest into fewer features (--hash-bits)"
+            raise MemoryLimitError(error.message, f"{error.cure}, {cure}") from None
         bounds = solution.certificate
         model = LinearModel(
             **run.record,

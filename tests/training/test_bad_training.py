@@ -195,6 +195,10 @@ def test_memory_that_does_not_do_names_what_does(here, monkeypatch, capsys):
     assert status == 1
     assert "entries and norms per feature" in err
     assert "more than the limit of 32 MB; give --memory" in err
+    assert "alpha" not in err
+    status, _, err = run(monkeypatch, capsys, "train sparse new.bigmc --to new.model --memory 64MB")
+    assert status == 1
+    assert "MB or more, select features with an alpha, or ingest into fewer features (--hash-bits)" in err
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs root to mount a tmpfs")
