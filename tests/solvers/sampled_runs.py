@@ -1,5 +1,7 @@
 """Training on a corrected sample of a dataset whose classes differ in some features."""
 
+import math
+
 import numpy as np
 import scipy.sparse
 from sparse_runs import solve
@@ -60,7 +62,8 @@ def corrected(
     source = BlockSource(sample, [(0, sample.n_features)], Residency.MEMORY)
     sweeper = Sweeper(problem, Descent("line_search", intercept, 0), 10**9, 10**9)
     engine = ThreadEngine(workers)
-    rounds = SubsampledNewton(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000)
+    ends = run.get("ends", math.inf)
+    rounds = SubsampledNewton(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000, ends)
     state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
     if not run.get("cold"):
         first = solve(

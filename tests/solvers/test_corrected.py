@@ -1,5 +1,6 @@
 """Passes by shards against dense numpy, and training on a corrected sample against training on everything."""
 
+import time
 from functools import cache
 
 import dense
@@ -194,6 +195,19 @@ def test_a_sample_that_is_far_too_small_still_gets_there():
     assert certificate.upper <= whole.objective * (1 + 1e-2)
     objectives = [entry["objective"] for entry in rounds.state.history]
     assert (np.diff(objectives) > 0).any()  # steps that were too long did occur, and were taken back
+
+
+def test_without_time_there_is_one_pass_and_its_certificate_holds():
+    dataset = made()[2]
+    whole, optimum = corrected(dataset, 0.3)
+    late, certificate = corrected(dataset, 0.3, ends=time.monotonic())
+    assert [entry["n_passes"] for entry in late.state.history] == [1.0]
+    assert len(whole.state.history) > 2
+    assert certificate.lower <= optimum.upper <= certificate.upper
+    assert certificate.gap > optimum.gap
+    later, same = corrected(dataset, 0.3, ends=time.monotonic() + 3600)
+    assert later.state.history == whole.state.history
+    assert same == optimum
 
 
 def test_weights_of_two_are_samples_given_twice():

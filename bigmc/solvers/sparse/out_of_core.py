@@ -238,6 +238,7 @@ def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Tr
         engine=context.engine.at_most(plan.n_workers),
         block_bytes=plan.block_bytes,
         block_columns=plan.block_columns,
+        ends=context.ends,
     )
     certificate = rounds.run(state, limits.max_passes, context.checkpoint, run.fingerprint, context.progress)
     return Trained(rounds.state, certificate, task.dataset.column_scale())

@@ -23,6 +23,8 @@ An intercept is one more feature in all of this. No dual point may have a gradie
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -128,6 +130,8 @@ class SubsampledNewton:
         For the passes.
     block_bytes, block_columns : int
         Most bytes and columns of a shard decoded at once.
+    ends : float, optional
+        Time by `time.monotonic` after which no further pass should end. The first is always made.
 
     Attributes
     ----------
@@ -146,6 +150,7 @@ class SubsampledNewton:
         engine: Engine,
         block_bytes: int,
         block_columns: int,
+        ends: float = math.inf,
     ) -> None:
         self._dataset = dataset
         self._sample_weight = sample_weight
@@ -155,7 +160,7 @@ class SubsampledNewton:
         self._sweeper = sweeper
         self._tol = tol
         self._engine = engine
-        self._block_bytes, self._block_columns = block_bytes, block_columns
+        self._block_bytes, self._block_columns, self._ends = block_bytes, block_columns, ends
         self._used = np.flatnonzero(dataset.column_nnz())
         self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
 
@@ -171,9 +176,10 @@ class SubsampledNewton:
         run: Mapping[str, Any],
         progress: ProgressCallback,
     ) -> Certificate:
-        """Resume from `state` until the gap or the number of passes is reached."""
+        """Resume from `state` until the gap, the number of passes or the time to end is reached."""
         self.state = state
         state.norms = None  # those of a start are of other weights
+        began = time.monotonic()
         while True:
             totals = self._pass()
             measured = self._measured(totals.gradient, state.coef)
@@ -202,7 +208,9 @@ class SubsampledNewton:
             if best is None or upper <= best.objective:
                 best = current
             certificate = Certificate.of(state.lower, best.objective)
-            if certificate.gap <= self._tol or self._passes >= max_passes:
+            now = time.monotonic()
+            is_late, began = now + (now - began) > self._ends, now  # the next pass takes as long as the last
+            if certificate.gap <= self._tol or self._passes >= max_passes or is_late:
                 state.coef, state.intercept = best.coef, best.intercept
                 return certificate
             start = current if state.anchor is None else self._along(state.anchor, current)
