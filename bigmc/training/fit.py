@@ -31,7 +31,7 @@ from bigmc.training.best_model import (
     linear_winner,
     with_class_scales,
 )
-from bigmc.training.boosting import Boosting, choose_boosting, is_for_boosting
+from bigmc.training.boosting import Boosting, choose_boosting, share_for_boosting
 from bigmc.training.class_scales import ClassScales
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
@@ -188,7 +188,7 @@ class Fit:
         return replace(winner, class_scales=scales, calibration=Calibration(**fields["calibration"]))
 
     def _boosts(self) -> bool:
-        return self._limits.max_features is None and is_for_boosting(self._data, self._limits.memory)
+        return self._limits.max_features is None and share_for_boosting(self._data, self._limits.memory) > 0
 
     def _measured(self, winner: Winner, course: Course) -> Measured:
         """Return the figures on the test rows, for models not trained on them."""
@@ -297,7 +297,9 @@ def _notes(winner: Winner, n_rows: int | None, bounds: Mapping[str, float]) -> l
     """Return what the certificate does not cover, and what the model is without because its time was over."""
     notes = []
     if n_rows is not None:
-        notes.append(f"{'training' if winner.size else 'boosting'} had time for {n_rows:,} rows only")
+        notes.append(
+            f"{'training' if winner.size else 'boosting'} had time or memory for {n_rows:,} rows only"
+        )
     if winner.size and math.isinf(bounds["upper"]):
         notes.append("there was no time for a certificate")
     elif winner.class_scales is not None:

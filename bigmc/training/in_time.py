@@ -1,4 +1,4 @@
-"""Trainings that end in time: boosting without time for all its rounds learns from fewer rows instead.
+"""Trainings that end in time: boosting without time, or memory, for all rows learns from some of them.
 
 A part of the rounds makes a model far from the one that the search judged and calibrated; all rounds on a
 part of the rows make nearly the same one. So it first learns from few rows, whose time
@@ -20,6 +20,7 @@ from bigmc.model import Model
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.checkpoint import LITTLE_TIME, FileCheckpoint
 from bigmc.store.sample import draw_rows
+from bigmc.training.boosting import DRAWN_SHARE, share_for_boosting
 from bigmc.training.limits import FEWEST_SECONDS
 from bigmc.training.winner import Winner
 
@@ -27,8 +28,6 @@ FEW_ROWS = 20_000
 """Rows of the first training, where there are at least three times as many."""
 _PLANNED = 0.8
 """Share of the remaining time that a larger training is planned to take."""
-_MEMORY_SHARE = 0.25
-"""Largest share of the memory limit for drawn rows."""
 _SEED = 0x71ED
 
 
@@ -57,23 +56,28 @@ def train_in_time(
         If it was trained on fewer rows, its `params` have their number as ``n_rows``.
     """
     rows, boosting = winner.samples(samples), winner.boosting
-    most = _MEMORY_SHARE * resources.memory_limit / max(rows.decoded_bytes, 1)
+    most = DRAWN_SHARE * resources.memory_limit / max(rows.decoded_bytes, 1)
     few = min(FEW_ROWS / rows.n_samples, most)
-    if math.isinf(resources.ends) or (boosting is None and few <= 1 / 3):
+    fitting = (share_for_boosting(rows, resources.memory_limit) if boosting else 0.0) or 1.0
+    if fitting == 1.0 and (math.isinf(resources.ends) or (boosting is None and few <= 1 / 3)):
         return _trained(winner, rows, resources, work, start)
+    if fitting < 1.0:
+        resources = replace(resources, memory_limit=int((1.0 - DRAWN_SHARE) * resources.memory_limit))
+    if math.isinf(resources.ends):
+        return _on_some(winner, draw_rows(rows, min(fitting, most), _SEED, resources.engine)[0], resources)
     began = time.monotonic()
     if boosting is None or boosting.n_models > 1 or few > 1 / 3:
         ends = max(resources.ends, began + FEWEST_SECONDS)
         return _trained(winner, rows, replace(resources, ends=ends), work, start)
     drawn, _ = draw_rows(rows, few, _SEED, resources.engine)
-    if np.count_nonzero(drawn.class_counts()) < 2:  # nothing can be learned from one class
+    if np.count_nonzero(drawn.class_counts()) < 2 and fitting == 1.0:  # one class teaches nothing
         return _trained(winner, rows, resources, work, start)
     model = _on_some(winner, drawn, replace(resources, ends=math.inf))
     now = time.monotonic()
     share = min(_PLANNED * few * max(resources.ends - now, 0.0) / max(now - began, 1e-9), 1.0)
-    if share == 1.0:
+    if share == fitting == 1.0:
         return _trained(winner, rows, resources, work, start)
-    share = min(share, most)
+    share = min(share, fitting, most)
     if share < 2 * few:
         return model
     drawn, _ = draw_rows(rows, share, _SEED, resources.engine)

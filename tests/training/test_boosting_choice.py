@@ -9,9 +9,13 @@ import pandas as pd
 import pytest
 
 import bigmc
+from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.learners.sparse import SparseLearner
+from bigmc.solvers.boosting.memory_plan import CutKind, plan_memory
+from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
 from bigmc.training import boosting
 from bigmc.training import search as trials_of_search
 from bigmc.training.boosting import DEEPER, MOST_COLUMNS, ROUNDS, choose_boosting
@@ -270,14 +274,44 @@ def test_beside_texts_boosting_is_tried_where_codes_of_frequent_words_stay_in_me
     frame = pd.DataFrame({"text": text, "size": np.arange(200.0), "label": np.arange(200) % 2})
     asked = {"label": "label", "dense": "size", "split": {"all": 1.0}}
     mixed = bigmc.ingest(frame, to=tmp_path / "mixed", text="text", **asked)["all"]
-    assert boosting.is_for_boosting(mixed, 10**9)
-    assert boosting.is_for_boosting(mixed, 60 * 10**6)  # of 2^18 features, seven words are frequent
-    assert not boosting.is_for_boosting(mixed, 30 * 10**6)
+    assert boosting.share_for_boosting(mixed, 10**9) == 1.0
+    assert boosting.share_for_boosting(mixed, 60 * 10**6) == 1.0  # of 2^18 features, seven words are frequent
+    assert boosting.share_for_boosting(mixed, 30 * 10**6) == 0.0
     everywhere = bigmc.ingest(
         frame.assign(text=" ".join(f"w{i}" for i in range(50_000))), to=tmp_path / "all", text="text", **asked
     )["all"]
-    assert not boosting.is_for_boosting(everywhere, 60 * 10**6)
+    assert boosting.share_for_boosting(everywhere, 60 * 10**6) == 0.0
     table = bigmc.ingest(frame, to=tmp_path / "table", **asked)["all"]
-    assert boosting.is_for_boosting(table, 60 * 10**6)
+    assert boosting.share_for_boosting(table, 60 * 10**6) == 1.0
     texts = bigmc.ingest(frame, to=tmp_path / "texts", label="label", text="text", split={"all": 1.0})["all"]
-    assert not boosting.is_for_boosting(texts, 10**9)
+    assert boosting.share_for_boosting(texts, 10**9) == 0.0
+
+
+def keeps_codes_of(rows, memory):
+    """Whether a training on these very rows keeps codes, by its own plan."""
+    columns = frequent_columns(rows, boosting.MIN_FREQUENCY)
+    asked = {"depth": max(boosting.DEPTHS), "cut_kind": CutKind.STUMP, "tol": 1e-3}
+    try:
+        plan = plan_memory(columns, limit=memory, left_out=rows.n_features - columns.n_features, **asked)
+    except MemoryLimitError:
+        return False
+    return plan.keep_blocks
+
+
+def test_where_codes_of_all_rows_do_not_fit_boosting_learns_from_some(tmp_path, monkeypatch):
+    """As many as really fit when they are drawn, of a half, a quarter and so on."""
+    rng = np.random.default_rng(5)
+    n = 120_000
+    columns = {f"x{j}": rng.normal(size=n).astype(np.float32) for j in range(10)}
+    places = {"place": rng.integers(0, 400, n).astype(str), "label": rng.integers(0, 2, n)}
+    asked = {"label": "label", "dense": "x*", "categorical": "place", "hash_bits": 12, "split": {"all": 1.0}}
+    mixed = bigmc.ingest(pd.DataFrame(columns | places), to=tmp_path / "d", **asked)["all"]
+    memory = 62 * 10**6
+    monkeypatch.setattr(boosting, "FEWEST_SAMPLED", 1000)
+    share = boosting.share_for_boosting(mixed, memory)
+    assert 0.0 < share <= 0.5
+    assert keeps_codes_of(draw_rows(mixed, share, 0, ThreadEngine(1))[0], memory * 3 // 4)
+    assert not keeps_codes_of(draw_rows(mixed, 2 * share, 0, ThreadEngine(1))[0], memory * 3 // 4)
+    assert boosting.share_for_boosting(mixed, 10**9) == 1.0
+    monkeypatch.setattr(boosting, "FEWEST_SAMPLED", 200_000)
+    assert boosting.share_for_boosting(mixed, memory) == 0.0

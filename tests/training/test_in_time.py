@@ -104,6 +104,16 @@ def test_as_many_rows_are_taken_as_there_is_time_for(seconds, rows, clock, tmp_p
     assert model.n_iter == 6
 
 
+@pytest.mark.parametrize("seconds", [10.0, math.inf])
+def test_rows_whose_codes_do_not_fit_are_left_out(seconds, clock, tmp_path, monkeypatch):
+    monkeypatch.setattr(in_time, "share_for_boosting", lambda *_: 0.25)
+    model = trained_in(seconds, tmp_path)
+    assert abs(clock[-1] - N / 4) < 4 * math.sqrt(N / 4)
+    assert len(clock) == (1 if math.isinf(seconds) else 2)
+    assert model.params["n_rows"] == clock[-1]
+    assert model.n_iter == 6
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.4])
 def test_few_rows_are_all_where_there_is_time_for_no_more(seconds, clock, tmp_path):
     model = trained_in(seconds, tmp_path)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError, Plan, least_limit, plan_within
 from bigmc.kernels.boosting.bins import MAX_EDGES
@@ -173,26 +175,49 @@ def plan_memory(
     )
 
 
-def keeps_codes(dataset: AnyColumns, limit: int, depth: int, tol: float) -> bool:
-    """Return whether a run of trees within a limit reads the data once and keeps the codes of all columns."""
+class _SomeSamples:
+    """The size of a share of the samples, as far as a plan needs it."""
+
+    def __init__(self, dataset: AnyColumns, share: float) -> None:
+        self.n_features, self.n_classes, self.dtype = dataset.n_features, dataset.n_classes, dataset.dtype
+        self.n_samples, self.nnz = math.ceil(share * dataset.n_samples), math.ceil(share * dataset.nnz)
+        self.n_shards, self._column_nnz = math.ceil(share * dataset.n_shards), dataset.column_nnz()
+        self._share = share
+
+    def column_nnz(self) -> NDArray[np.int64]:
+        """Entries of every feature."""
+        return np.asarray(np.ceil(self._share * self._column_nnz), np.int64)
+
+
+def keeps_codes(
+    dataset: AnyColumns, limit: int, depth: int, tol: float, left_out: int = 0, share: float = 1.0
+) -> bool:
+    """Return whether a run of trees within a limit reads the data once and keeps the codes of all columns.
+
+    The run is on a share of the samples, which have `left_out` further features.
+    """
+    some = _SomeSamples(dataset, share)
+    needs = _needs(some, _dual_type(some, tol), depth, CutKind.STUMP, left_out)
     try:
-        return plan_memory(dataset, limit=limit, tol=tol, depth=depth, cut_kind=CutKind.STUMP).keep_blocks
+        return _layout(needs, limit, None).keep_blocks
     except MemoryLimitError:
         return False
 
 
-def _dual_type(dataset: AnyColumns, tol: float) -> np.dtype[Any]:
+def _dual_type(dataset: AnyColumns | _SomeSamples, tol: float) -> np.dtype[Any]:
     """Return the precision of the dual weights."""
     double = tol < _SINGLE_PRECISION_TOL or dataset.n_samples * _width(dataset) * 8 <= _SMALL_WEIGHTS
     return np.dtype(np.float64 if double else np.float32)
 
 
-def _width(dataset: AnyColumns) -> int:
+def _width(dataset: AnyColumns | _SomeSamples) -> int:
     """Return the classes, rounded up to whole vectors."""
     return -(-dataset.n_classes // LANES) * LANES
 
 
-def _needs(dataset: AnyColumns, dtype: np.dtype[Any], depth: int, cut_kind: CutKind, left_out: int) -> _Needs:
+def _needs(
+    dataset: AnyColumns | _SomeSamples, dtype: np.dtype[Any], depth: int, cut_kind: CutKind, left_out: int
+) -> _Needs:
     n, n_features, n_classes = dataset.n_samples, dataset.n_features, dataset.n_classes
     column_nnz = dataset.column_nnz()
     longest = int(column_nnz.max(initial=0))
