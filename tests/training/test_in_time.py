@@ -147,5 +147,5 @@ def test_a_fit_without_time_says_on_how_many_rows_it_was_trained(tmp_path, monke
     assert result["learner"] == "boost"
     model = load_model(tmp_path / "m.model")
     assert 100 < model.params["n_rows"] < 300
-    assert result["notes"] == [f"boosting had time for {model.params['n_rows']:,} rows only"]
+    assert result["notes"] == [f"boosting had time or memory for {model.params['n_rows']:,} rows only"]
     assert result["test"]["accuracy"] > 0.8
