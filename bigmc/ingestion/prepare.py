@@ -80,6 +80,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     hints = ReadHints(
         types={name: pa.string() for name in features.text},
         numbers=_numbers_only(features, recipe),
+        any_width=_of_any_width(features, recipe),
         n_features=options.n_features,
         missing=features.takes_missing,
         columns=recipe.columns or None,
@@ -100,6 +101,13 @@ def _numbers_only(features: FeatureSpec, recipe: Recipe) -> tuple[str, ...]:
     weight = () if recipe.weight is None else (recipe.weight,)
     others = {recipe.label, recipe.group, *recipe.keep}
     return tuple(name for name in (*features.dense, *features.numeric, *weight) if name not in others)
+
+
+def _of_any_width(features: FeatureSpec, recipe: Recipe) -> tuple[str, ...]:
+    """Return the columns whose integers count by their values; kept ones have one type in all shards."""
+    others = (recipe.label, recipe.group)
+    named = (*features.category_columns, *(name for name in others if name is not None))
+    return tuple(name for name in named if name not in recipe.keep)
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
