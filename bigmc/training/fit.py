@@ -89,6 +89,11 @@ class Fit:
             raise ModelError(f"there is no folder {self._target.parent}", "create it, or give another --to")
         disk.make_folder(self._folder)
         check_max_features(self._data, self._limits)
+        if self._splits.thresholds is not Thresholds.SHARED and not self._data.has_sets:
+            raise DataError(
+                "each row has one label, so no label has a threshold",
+                "leave --label-thresholds out, or give sets of labels (--label-separator)",
+            )
         if self._test is not None:
             check_ridge_memory(self._data, self._limits)
         with exclusive(self._folder / "lock", target=self._target):
