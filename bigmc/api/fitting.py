@@ -55,7 +55,8 @@ def fit(
     settings are trained on the split ``train``, calibrated, and evaluated on the split ``test``. If this
     function made the splits, the model is then trained on all rows. On numbers and categories boosting is
     trained too, and the better of the two wins, or a weighted sum of both. Killed at any moment,
-    the same call resumes and makes the same model; after success it does nothing.
+    the same call resumes and makes the same model; after success it does nothing, and with a longer
+    ``time_limit`` than one that ended the search says so.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def fit(
         for texts, the fewest without loss of accuracy.
     label_thresholds : {"shared", "each"}, optional
         For label sets: one threshold of the scores, chosen for micro-averaged F1, or one for each
-        label, for macro-averaged F1.
+        label, for macro-averaged F1, which labels that are no sets refuse.
     memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options
@@ -94,10 +95,12 @@ def fit(
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
         ``value_formats`` (examples by column of numbers and dates in other formats than the usual), ``notes``
-        (what counts as missing, columns that look like numbers or dates and are not read as such, and on how
-        many rows boosting was trained that had no time for all), ``baselines`` (the largest class, a plain
+        (what counts as missing, columns that look like numbers or dates and are not read as such, on how
+        many rows boosting was trained that had no time for all, and whether the model of an earlier call had
+        less time), ``baselines`` (the largest class, a plain
         ridge model), ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that
-        were set aside), ``seconds`` and ``peak_memory_bytes``.
+        were set aside), ``time_limit`` (seconds, if more might have made a better model), ``seconds`` and
+        ``peak_memory_bytes``.
     """
     from bigmc.engine.ahead import Ahead
     from bigmc.engine.processes import prepare_process, prompt_release
@@ -123,7 +126,7 @@ def fit(
     refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
-    seconds = time_limit_of(time_limit)
+    asked_seconds = time_limit_of(time_limit)
     kinds = ColumnKinds({})
     with opened(engine, prepare_process) as workers, prompt_release(), Ahead(workers) as ahead:
         limit = budget.resolve_limit(memory_limit, workers.process_memory)
@@ -131,15 +134,15 @@ def fit(
             data, refit = Dataset.open(source), False
             ahead.expect(FIRST_FIT, _kinds(data.features), limit)
         else:
-            resources = Resources(workers, limit, progress, started + seconds)
+            resources = Resources(workers, limit, progress, started + asked_seconds)
             data, kinds = _raw_data(source, target, dataset, given_options(options), resources, ahead)
             forget_tables()  # training hashes nothing
             tidy_after(data)
             refit = options.get("split") is None
-        seconds = max(seconds - (time.monotonic() - started), 0.0)
+        seconds = max(asked_seconds - (time.monotonic() - started), 0.0)
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
-        limits = Limits(limit, seconds, max_features)
+        limits = Limits(limit, seconds, max_features, asked_seconds=asked_seconds)
         with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
             result = Fit(data, target, splits, limits, workers, progress).run()
     result["columns"] = _columns(data.features, kinds.left_out)

@@ -142,9 +142,7 @@ def show_fit(result: Mapping[str, Any]) -> None:
         names = {"plain_ridge": "a plain ridge model", "largest_class": "always the largest class"}
         for name, share in result["baselines"].items():
             print(f"  {names[name]}: {share:.4f}")
-    bounds = result["certificate"]
-    if bounds.get("gap") is not None and bounds["gap"] < 1.0:
-        print(f"certified: the training objective is within {bounds['gap']:.1e} of its optimum")
+    print(_certified(result))
     print(
         f"{_word(result['model'])}: {result['n_nonzero_features']:,} features, "
         f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
@@ -154,6 +152,22 @@ def show_fit(result: Mapping[str, Any]) -> None:
         print(f"{result['n_quarantined']:,} invalid {rows} set aside; the dataset's rejects.parquet says why")
     if "report" in result:
         print(f"report: {_word(result['report'])}")
+
+
+_UNCERTIFIED = {
+    "boost": "no bound is known of how much better other trees could be",
+    "sum": "a sum of models has no bound of its optimum; --report shows those of its parts",
+}
+
+
+def _certified(result: Mapping[str, Any]) -> str:
+    """Return what is proved about the model of a fit; if nothing is, why, and what helps."""
+    gap = result["certificate"].get("gap")
+    if gap is not None and gap < 1.0:
+        return f"certified: the training objective is within {gap:.1e} of its optimum"
+    more = "more --time, and another --to" if "time_limit" in result else "bigmc train sparse --max-passes"
+    early = f"training ended before it had a useful bound of its optimum; {more} may give one"
+    return f"nothing is certified: {_UNCERTIFIED.get(result['learner'], early)}"
 
 
 def _lines(value: Mapping[str, object], indent: int) -> list[str]:

@@ -123,6 +123,8 @@ def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resourc
     return ReadHints(
         types={name: pa.string() for name in spec.text} | dict(rows.types),
         numbers=tuple(name for name in (*spec.dense, *spec.numeric) if name not in options.keep),
+        any_width=(*spec.category_columns, *options.keep),
+        known=spec.columns,
         zero_based=None if spec.first_index is None else spec.first_index == 0,
         n_features=model.n_features if rows.sources[0].format == "svmlight" else None,
         missing=spec.takes_missing,

@@ -171,6 +171,7 @@ class SampleReader:
         hints = ReadHints(
             types={name: pa.string() for name in self.spec.text},
             numbers=(*self.spec.dense, *self.spec.numeric),
+            known=self.spec.columns,
             missing=self.spec.takes_missing,
         )
         for part in scan(sources, hints=hints):

@@ -134,7 +134,7 @@ class Append:
             self._check_width(sources, stored)
             options = replace(options, n_features=stored.n_own)
         folder = self._work / append_name(len(manifests))
-        job = job_of(sources, folder, options.but(self.asked), self.limit)
+        job = job_of(sources, folder, options.but(self.asked), self.limit, stored.columns)
         features = job.recipe.features.with_fitted(stored)
         differences = [
             change

@@ -53,8 +53,10 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
         raise
 
 
-def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: int) -> Job:
-    """Return the job for listed sources, like `make_job`."""
+def job_of(
+    sources: Sequence[Source], to: Path, options: IngestOptions, limit: int, known: Sequence[str] = ()
+) -> Job:
+    """Return the job for listed sources, like `make_job`; JSON lines may lack known columns of features."""
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
     if not is_matrix and has_patterns(options):
@@ -80,6 +82,8 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     hints = ReadHints(
         types={name: pa.string() for name in features.text},
         numbers=_numbers_only(features, recipe),
+        any_width=_of_any_width(features, recipe),
+        known=known,
         n_features=options.n_features,
         missing=features.takes_missing,
         columns=recipe.columns or None,
@@ -88,7 +92,7 @@ def job_of(sources: Sequence[Source], to: Path, options: IngestOptions, limit: i
     if not is_matrix:
         columns = schema(sources, recipe.columns, hints)
         if sources[0].format == "jsonl" and options.on_bad_row == "fail":
-            _check_keys(sources[0], features, options)
+            _check_keys(sources[0], features, options, known)
         features.check_types(columns)
         check_weight_type(columns, options.weight)
         recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
@@ -100,6 +104,13 @@ def _numbers_only(features: FeatureSpec, recipe: Recipe) -> tuple[str, ...]:
     weight = () if recipe.weight is None else (recipe.weight,)
     others = {recipe.label, recipe.group, *recipe.keep}
     return tuple(name for name in (*features.dense, *features.numeric, *weight) if name not in others)
+
+
+def _of_any_width(features: FeatureSpec, recipe: Recipe) -> tuple[str, ...]:
+    """Return the columns whose integers count by their values; kept ones have one type in all shards."""
+    others = (recipe.label, recipe.group)
+    named = (*features.category_columns, *(name for name in others if name is not None))
+    return tuple(name for name in named if name not in recipe.keep)
 
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
@@ -224,7 +235,7 @@ def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source
             )
 
 
-def _check_keys(source: Source, features: FeatureSpec, options: IngestOptions) -> None:
+def _check_keys(source: Source, features: FeatureSpec, options: IngestOptions, known: Sequence[str]) -> None:
     """Raise an error for columns whose first values are missing, which stops the ingest, as a wrong name.
 
     A key may be missing in JSON lines, so their readers take any name.
@@ -232,7 +243,7 @@ def _check_keys(source: Source, features: FeatureSpec, options: IngestOptions) -
     needed = [str(options.label), *features.numeric]
     needed += [] if features.fills else [*features.text, *features.categorical]
     needed += [] if features.takes_missing else [*features.dense, *features.dates]
-    seen = schema([source], ()).names
+    seen = schema([source], (), ReadHints(known=known)).names
     if seen:
         check_columns(source.path, needed, seen)
 

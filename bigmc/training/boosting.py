@@ -157,12 +157,14 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting 
     try:
         start = ladder.start
     except TakesTooLong:
+        search.lacked_time = True
         return None
     if _is_outdone(start.trial, linear, SOON_OUTDONE):
         return start
     try:
         return _best_of(ladder, others, linear)
     except TakesTooLong:
+        search.lacked_time = True
         return start
 
 

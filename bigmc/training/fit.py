@@ -89,6 +89,11 @@ class Fit:
             raise ModelError(f"there is no folder {self._target.parent}", "create it, or give another --to")
         disk.make_folder(self._folder)
         check_max_features(self._data, self._limits)
+        if self._splits.thresholds is not Thresholds.SHARED and not self._data.has_sets:
+            raise DataError(
+                "each row has one label, so no label has a threshold",
+                "leave --label-thresholds out, or give sets of labels (--label-separator)",
+            )
         if self._test is not None:
             check_ridge_memory(self._data, self._limits)
         with exclusive(self._folder / "lock", target=self._target):
@@ -98,7 +103,7 @@ class Fit:
             if done.exists() and self._target.exists():
                 result: FitResult = read_work_file(done, self._folder)
                 self._clear()
-                return result
+                return _repeated(result, self._limits.asked_seconds)
             search = Search(
                 self._train,
                 self._engine,
@@ -117,6 +122,7 @@ class Fit:
                 self._models.searched = search.validation.duals(course.best.candidate)
             winner, rivals = self._choose(course, rival, summed)
             winner = self._class_scaled(winner, search, course)
+            lacked_time = search.lacked_time
             del search, rival  # frees the rows of the search
             tidy_after(self._data)
             measured = self._measured(winner, course)
@@ -128,6 +134,9 @@ class Fit:
             self._save(model, course, winner, "all" if refits else self._splits.train)
             result = self._result(model, course, winner, measured, rivals)
             result["notes"] += ["there was no time for boosting"] if no_time else []
+            lacked_time |= self._models.n_rows is not None or not self._models.has_time
+            if lacked_time and math.isfinite(self._limits.asked_seconds):
+                result["time_limit"] = self._limits.asked_seconds
             write_work_file(done, result)
             self._clear()
         return result
@@ -305,6 +314,15 @@ def _notes(winner: Winner, n_rows: int | None, bounds: Mapping[str, float]) -> l
     elif winner.class_scales is not None:
         notes.append("classes have factors and offsets; the certificate is that of the weights before these")
     return notes
+
+
+def _repeated(result: FitResult, seconds: float) -> FitResult:
+    """Return the result of a finished fit; a note says if it lacked time, and there is more now."""
+    limit = result.get("time_limit", math.inf)
+    if limit < seconds:
+        note = f"the model was made before, and its time was over after {limit:g} s"
+        result["notes"] = [*result["notes"], f"{note}; to search for longer, give another --to"]
+    return result
 
 
 def folder_of(target: Path) -> Path:

@@ -39,6 +39,8 @@ class Limits(NamedTuple):
         Up to so many rows are cross-validated; by default `FEW_ROWS`, or `FEW_ROWS_OF_TABLES`.
     trainings : int
         Trainings on all rows that come after the search, and for which some of the time is kept.
+    asked_seconds : float
+        Time for everything, of which `seconds` are left.
     """
 
     memory: int
@@ -47,6 +49,7 @@ class Limits(NamedTuple):
     work: int = SAMPLE_WORK
     few_rows: int | None = None
     trainings: int = 0
+    asked_seconds: float = math.inf
 
     def cross_validates(self, dataset: Dataset, n_rows: int) -> bool:
         """Return whether a search on this number of rows of a dataset cross-validates."""

@@ -91,7 +91,7 @@ def draw_rows(
     """
     sources = expand_sources(source, files)
     names, text = columns.names, columns.text
-    hints = ReadHints(types={name: pa.string() for name in text}, columns=names)
+    hints = ReadHints(types={name: pa.string() for name in text}, any_width=names, columns=names)
     schema(sources, names, hints)  # refuses files that do not fit together, which only the ingest would say
     parts = scan(sources, hints=hints)
     n_rows, n_bytes = sum(part.n_rows for part in parts), max(sum(part.n_bytes for part in parts), 1)

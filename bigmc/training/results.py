@@ -111,6 +111,7 @@ class FitResult(Measured):
     n_classes: int
     rivals: Mapping[str, float]
     seconds: NotRequired[float]
+    time_limit: NotRequired[float]
     peak_memory_bytes: NotRequired[int]
     report: NotRequired[str]
     columns: dict[str, list[str]]

@@ -69,6 +69,8 @@ class Search:
         Training and held-out rows of the trials.
     first : Candidate
         The first to try.
+    lacked_time : bool
+        Whether there was no time for something that more time might have tried.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Search:
         self._folder, self._progress = folder, progress
         self._weightings, self.first = weightings_of(dataset), first_candidate(dataset)
         self._trials: list[Trial] = []
+        self.lacked_time = False
         self._max_features = limits.max_features
         self._seconds, self._ends = limits.seconds, time.monotonic() + limits.seconds
         sampled = self.validation.sample.nnz
@@ -106,7 +109,7 @@ class Search:
             for stage in (self._weighting, self._ridge, self._close_weightings, self._loss, self._penalty):
                 best = stage(best)
         except _TimeIsOver:
-            best, ended = self._best(), "its time was over"
+            best, ended, self.lacked_time = self._best(), "its time was over", True
         return self._course(best, ended)
 
     def _course(self, best: Trial, ended: str) -> Course:
@@ -260,7 +263,9 @@ class Search:
         """Return whether what takes so many seconds would end in time."""
         if not math.isfinite(self._seconds):
             return True
-        return time.monotonic() + seconds <= self._ends - self._reserved
+        fits = time.monotonic() + seconds <= self._ends - self._reserved
+        self.lacked_time |= not fits
+        return fits
 
 
 class _TimeIsOver(Exception):

@@ -5,6 +5,8 @@ import random
 
 import pyarrow.parquet as pq
 
+from bigmc.cli.terminal import show_fit
+
 TEAMS = {"billing": "invoice refund card price", "shipping": "parcel box courier address"}
 MISSING = (7, 100, 101)
 
@@ -74,3 +76,35 @@ def test_fit_names_objects_among_the_columns_that_it_leaves_out(run, tmp_path, m
     assert status == 0, err
     assert "bytes, times of day, row numbers, random ids, or no values): doc\n" in out
     assert "--text doc.FIELD" in out
+
+
+def test_fit_says_what_is_certified_or_that_nothing_is(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tickets(tmp_path / "tickets.csv")
+    command = "fit tickets.csv --to m --text message --label team --memory 500MB --on-bad-row quarantine"
+    status, out, err = run(f"{command} --json")
+    assert status == 0, err
+    result = json.loads(out)
+    gap = (result["objective"] - result["certificate"]["lower"]) / result["objective"]
+    early = "nothing is certified: training ended before it had a useful bound of its optimum; "
+    for certificate, more, line in [
+        (result["certificate"], {}, f"certified: the training objective is within {gap:.1e} of its optimum"),
+        ({"gap": 1.0}, {"time_limit": 5.0}, f"{early}more --time, and another --to may give one"),
+        ({"gap": None}, {}, f"{early}bigmc train sparse --max-passes may give one"),
+        ({"gap": None}, {"learner": "sum"}, "nothing is certified: a sum of models has no bound"),
+    ]:
+        show_fit({**result, "certificate": certificate, **more})
+        shown = capsys.readouterr().out.splitlines()
+        assert [text for text in shown if text.startswith(line)] == [s for s in shown if "certified" in s]
+        assert any(text.startswith(line) for text in shown)
+
+
+def test_fit_says_that_nothing_is_certified_of_trees(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(0)
+    numbers = [rng.random() for _ in range(300)]
+    rows = (f"{x},{'in' if 0.3 < x < 0.7 else 'out'}\n" for x in numbers)
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(rows))
+    status, out, err = run("fit t.csv --to m --dense x --label y --memory 500MB --time 1s")
+    assert status == 0, err
+    assert "nothing is certified: no bound is known of how much better other trees could be" in out

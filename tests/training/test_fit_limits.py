@@ -101,3 +101,24 @@ def test_a_fit_without_time_makes_one_trial_and_a_model(tmp_path):
     result = bigmc.fit(data, tmp_path / "m.model", time_limit=1e-9, memory_limit="200MB")
     assert len(result["trials"]) == 1
     assert result["test"]["accuracy"] > 0.5
+
+
+def test_a_finished_fit_says_that_more_time_would_search_for_longer(tmp_path):
+    """It stays finished, and the advice of the note leads to more trials."""
+    g = np.random.default_rng(0)
+    X = g.standard_normal((300, 5))
+    y = (X.sum(axis=1) + g.standard_normal(300) > 0).astype(int)
+    data = bigmc.ingest(X, tmp_path / "d", label=y, split="train=0.8,test=0.2")
+    for made_with in (0.25, None):
+        target = tmp_path / f"{made_with}.model"
+        first = bigmc.fit(data, target, time_limit=made_with)
+        made = target.read_bytes()
+        for seconds in (0.1, 0.25, "1h", None):
+            again = bigmc.fit(data, target, time_limit=seconds)
+            longer = made_with is not None and seconds in ("1h", None)
+            said = "the model was made before, and its time was over after 0.25 s; to search for longer, "
+            assert again["notes"] == [*first["notes"], *([f"{said}give another --to"] if longer else [])]
+            assert again["trials"] == first["trials"]
+            assert target.read_bytes() == made
+    hurried = bigmc.fit(data, tmp_path / "0.25.model")
+    assert len(first["trials"]) > len(hurried["trials"])

@@ -103,3 +103,14 @@ def test_thresholds_must_be_of_the_classes(tags, tmp_path):
         replace(model, label_threshold=(0.0, 1.0))
     with pytest.raises(DataError, match="shared or each"):
         bigmc.fit(tags, tmp_path / "n", label_thresholds="every")
+
+
+def test_labels_that_are_no_sets_have_no_thresholds(tmp_path):
+    """Nothing is searched, and the same command without the option goes on with the dataset."""
+    table = pa.table({"x": RNG.random(60), "label": ["a", "b"] * 30})
+    options = {"dense": "x", "label": "label", "memory_limit": "500MB", "time_limit": 0.0}
+    with pytest.raises(DataError, match="each row has one label, so no label has a threshold; leave"):
+        bigmc.fit(table, tmp_path / "m", label_thresholds="each", **options)
+    assert not (tmp_path / "m").exists()
+    assert not list((tmp_path / "m.fit").iterdir())
+    assert bigmc.fit(table, tmp_path / "m", **options)["trials"]

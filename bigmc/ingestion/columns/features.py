@@ -95,6 +95,11 @@ class FeatureSpec:
         return (*self.dense, *part_names(self.dates))
 
     @property
+    def category_columns(self) -> tuple[str, ...]:
+        """Names of the columns of categories."""
+        return (*self.categorical, *(levels.column for levels in self.one_hot))
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of all columns needed, without duplicates."""
         one_hot = (levels.column for levels in self.one_hot)
@@ -278,7 +283,7 @@ class FeatureSpec:
         for names, fits, wanted, cure in (
             (self.text, is_text, "text", "name it with --categorical, --numeric or --dense"),
             (
-                (*self.categorical, *(levels.column for levels in self.one_hot)),
+                self.category_columns,
                 _is_category,
                 "a category",
                 "give text, integers or booleans",

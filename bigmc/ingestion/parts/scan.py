@@ -24,7 +24,7 @@ from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, ch
 from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
-from bigmc.ingestion.readers.plain_types import bytes_of
+from bigmc.ingestion.readers.plain_types import bytes_of, common_type
 from bigmc.ingestion.sources.dialect import UTF8, Dialect
 from bigmc.ingestion.sources.in_memory import in_memory
 from bigmc.ingestion.sources.remote_file import list_address
@@ -287,7 +287,12 @@ def schema(
     Returns
     -------
     pyarrow.Schema
-        Names and types, of the first source that has values; empty for svmlight and arrays.
+        Names and types, those that hold the values of all sources; empty for svmlight and arrays.
+
+    Raises
+    ------
+    DataError
+        If a source lacks a column, or has it with another type than the hints allow.
     """
     if sources[0].format == "parquet":
         check_footers([source.path for source in sources], hints.record_limit)
@@ -298,33 +303,21 @@ def schema(
     if sources[0].format == "jsonl":
         return first  # any file may lack a key; the first file determines the types
     typed = {name: (sources[0], first.field(name).type) for name in wanted}
+    numbers, any_width = frozenset(hints.numbers), frozenset(hints.any_width)
     for source in sources[1:]:
         other = _with_derived(FORMATS[source.format].schema(source, hints), source)
         check_columns(source.path, wanted, other.names)
         for name in wanted:
             (where, kind), own_kind = typed[name], other.field(name).type
-            if pa.types.is_null(kind):  # without any value so far
-                typed[name] = source, own_kind
-            elif not _alike(kind, own_kind):
+            common = common_type(kind, own_kind, name in numbers, name in any_width)
+            if common is None:
                 raise DataError(
                     f"column {name!r} is {own_kind} in {source.path}, but {kind} in {where.path}",
                     "write the files with the same types",
                 )
+            typed[name] = (where if common == kind else source), common
     kinds = {name: kind for name, (_, kind) in typed.items()}
     return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in first])
-
-
-def _alike(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether a column may have another type in a further file.
-
-    One without values has the type null, and how wide the offsets of texts are is the choice of the writer.
-    """
-    return kind == other or pa.types.is_null(other) or (_is_text(kind) and _is_text(other))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    """Return whether a column has texts."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _with_derived(own: pa.Schema, source: Source) -> pa.Schema:

@@ -20,7 +20,7 @@ def gather_small_files(parts: Sequence[Part], part_bytes: int) -> list[Part]:
     """Combine parts of neighbouring small files, and renumber parts; row ids do not change.
 
     Only sizes decide, so every scan of the same files gives the same parts. The files of an
-    ingest have the same types (checked by `bigmc.ingestion.parts.scan.schema`).
+    ingest have types that go together (checked by `bigmc.ingestion.parts.scan.schema`).
 
     Parameters
     ----------

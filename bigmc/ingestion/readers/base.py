@@ -143,8 +143,12 @@ class ReadHints:
     types : mapping of str to pyarrow.DataType
         Types of JSON columns; others get the type at the beginning of the first file.
     numbers : sequence of str
-        JSON columns in which whole numbers at the beginning say nothing of later ones: they are read as
-        floats.
+        Columns used as numbers only: each file may have another type of integers or floats, and whole numbers
+        at the beginning of JSON lines are floats.
+    any_width : sequence of str
+        Columns whose integers may have more bits in some files than in others.
+    known : sequence of str
+        Columns that a model or a dataset has: their values are missing where JSON lines lack them.
     zero_based : bool or None
         Whether svmlight indices count from 0; None means if the index 0 occurs anywhere.
     n_features : int or None
@@ -159,6 +163,8 @@ class ReadHints:
 
     types: Mapping[str, Any] = field(default_factory=dict)
     numbers: Sequence[str] = ()
+    any_width: Sequence[str] = ()
+    known: Sequence[str] = ()
     zero_based: bool | None = None
     n_features: int | None = None
     missing: bool = False

@@ -13,6 +13,7 @@ import pyarrow.json as pa_json
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
+from bigmc.ingestion.readers.absent import absent_columns, add_example
 from bigmc.ingestion.readers.base import Part, ReadHints, broken, check_columns
 from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, chunks
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
@@ -60,6 +61,10 @@ def _seen_type(values: Sequence[Any]) -> Any:
     return pa.string()
 
 
+def _seen_types(values: Mapping[str, Sequence[Any]]) -> pa.Schema:
+    return pa.schema([(name, _seen_type(seen)) for name, seen in values.items()])
+
+
 def _is_whole(field: Any) -> bool:
     return bool(pa.types.is_integer(field.type))
 
@@ -104,16 +109,22 @@ class JsonLinesFormat(TextFormat):
     layout = Layout()
 
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
-        """Return the columns of the first MiB of a file, with given or detected types."""
+        """Return the columns of the first MiB of a file, and known ones, with given or detected types."""
         values: dict[str, list[Any]] = {}
         for row in self._first_objects(source):
             for name, value in row.items():
                 if _is_unicode(name):
                     values.setdefault(name, []).append(value)
-        seen_types = pa.schema([(name, _seen_type(seen)) for name, seen in values.items()])
-        typed = with_types(seen_types, hints.types)
-        fields = with_fields(typed)
-        whole = [name for name in hints.numbers if name in fields.names and _is_whole(fields.field(name))]
+        absent = absent_columns(_seen_types(values), hints.known) if hints.known else []
+        for keys in absent:
+            add_example(keys, values)
+        typed = with_types(_seen_types(values), hints.types)
+        fields, names = with_fields(typed), {".".join(keys) for keys in absent}
+        whole = [
+            name
+            for name in hints.numbers
+            if name in fields.names and (name in names or _is_whole(fields.field(name)))
+        ]
         return with_types(typed, dict.fromkeys(whole, pa.float64()))
 
     def _first_objects(self, source: Source) -> list[Mapping[str, Any]]:

@@ -94,3 +94,31 @@ def plain_array(column: pa.Array) -> pa.Array:
         values = plain_array(column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
     return column.cast(kind)
+
+
+def common_type(
+    kind: pa.DataType, other: pa.DataType, is_number: bool = False, any_width: bool = False
+) -> pa.DataType | None:
+    """Return the type of a column that has two types in different files, or None if they do not go together.
+
+    A file without values in it has the type null, and how wide the offsets of texts are is the choice of the
+    writer. Numbers may be integers in one file and floats in another, as pandas writes them where a value is
+    missing: each file is read as floats. Integers of any width have a type that holds them all, but for those
+    of 64 bits without a sign beside those with one.
+    """
+    if kind == other or pa.types.is_null(other) or (_is_text(kind) and _is_text(other)):
+        return kind
+    if pa.types.is_null(kind):
+        return other
+    types = kind, other
+    if is_number and all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in types):
+        return pa.float64()
+    if any_width and all(pa.types.is_integer(t) for t in types):
+        (wide,) = pa.unify_schemas([pa.schema([("", t)]) for t in types], promote_options="permissive").types
+        return wide if pa.types.is_unsigned_integer(wide) or pa.uint64() not in types else None
+    return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Return whether a column has texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
