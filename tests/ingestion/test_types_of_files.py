@@ -9,7 +9,7 @@ import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import expand_sources, schema
 from bigmc.ingestion.readers.base import ReadHints
-from bigmc.ingestion.readers.plain_types import common_type
+from bigmc.ingestion.readers.plain_types import Drift, common_type
 
 N = 120
 RNG = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_fit_finds_numbers_of_both_types(tmp_path):
 )
 def test_the_integer_type_holds_all_values_of_both(kinds, expected):
     for one, other in (kinds, kinds[::-1]):
-        assert common_type(one, other, any_width=True) == expected
+        assert common_type(one, other, Drift.INTEGERS) == expected
         assert common_type(one, other) is None
     if expected is not None:
         for kind in kinds:

@@ -24,7 +24,7 @@ from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, ch
 from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
 from bigmc.ingestion.readers.parquet import count_rows
-from bigmc.ingestion.readers.plain_types import bytes_of, common_type
+from bigmc.ingestion.readers.plain_types import Drift, bytes_of, common_type
 from bigmc.ingestion.sources.dialect import UTF8, Dialect
 from bigmc.ingestion.sources.in_memory import in_memory
 from bigmc.ingestion.sources.remote_file import list_address
@@ -303,13 +303,13 @@ def schema(
     if sources[0].format == "jsonl":
         return first  # any file may lack a key; the first file determines the types
     typed = {name: (sources[0], first.field(name).type) for name in wanted}
-    numbers, any_width = frozenset(hints.numbers), frozenset(hints.any_width)
+    drift = dict.fromkeys(hints.any_width, Drift.INTEGERS) | dict.fromkeys(hints.numbers, Drift.NUMBERS)
     for source in sources[1:]:
         other = _with_derived(FORMATS[source.format].schema(source, hints), source)
         check_columns(source.path, wanted, other.names)
         for name in wanted:
             (where, kind), own_kind = typed[name], other.field(name).type
-            common = common_type(kind, own_kind, name in numbers, name in any_width)
+            common = common_type(kind, own_kind, drift.get(name, Drift.NONE))
             if common is None:
                 raise DataError(
                     f"column {name!r} is {own_kind} in {source.path}, but {kind} in {where.path}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum, auto
 from uuid import UUID
 
 import pyarrow as pa
@@ -96,9 +97,15 @@ def plain_array(column: pa.Array) -> pa.Array:
     return column.cast(kind)
 
 
-def common_type(
-    kind: pa.DataType, other: pa.DataType, is_number: bool = False, any_width: bool = False
-) -> pa.DataType | None:
+class Drift(Enum):
+    """By what the type of a column may differ between files: nothing, the bits of integers, any numbers."""
+
+    NONE = auto()
+    INTEGERS = auto()
+    NUMBERS = auto()
+
+
+def common_type(kind: pa.DataType, other: pa.DataType, drift: Drift = Drift.NONE) -> pa.DataType | None:
     """Return the type of a column that has two types in different files, or None if they do not go together.
 
     A file without values in it has the type null, and how wide the offsets of texts are is the choice of the
@@ -111,9 +118,9 @@ def common_type(
     if pa.types.is_null(kind):
         return other
     types = kind, other
-    if is_number and all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in types):
+    if drift is Drift.NUMBERS and all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in types):
         return pa.float64()
-    if any_width and all(pa.types.is_integer(t) for t in types):
+    if drift is Drift.INTEGERS and all(pa.types.is_integer(t) for t in types):
         (wide,) = pa.unify_schemas([pa.schema([("", t)]) for t in types], promote_options="permissive").types
         return wide if pa.types.is_unsigned_integer(wide) or pa.uint64() not in types else None
     return None
