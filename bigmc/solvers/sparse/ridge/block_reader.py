@@ -13,7 +13,7 @@ from bigmc.engine import Engine
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.newton import place_entries
 from bigmc.solvers.sparse.ridge.row_order import rows_of_block, weighted_rows
-from bigmc.solvers.sparse.scratch.scratch_arrays import ScratchArrays, Stored
+from bigmc.solvers.sparse.scratch.scratch_arrays import QUICK, SMALL, ScratchArrays, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, decoded_blocks, of_rows
 from bigmc.store.dataset import Dataset
 
@@ -142,7 +142,7 @@ class BlockReader:
     def _put(self, array: NDArray[Any]) -> Stored:
         if self._arrays is None:
             self._arrays = ScratchArrays(self._folder, 0)
-        return self._arrays.write(array)
+        return self._arrays.write(array, QUICK if array.itemsize >= 4 else SMALL)
 
     def _shard_bytes(self, s: int) -> int:
         return int(self._dataset.shards[s].nnz) * self._dataset.entry_bytes
