@@ -6,6 +6,7 @@
 long    windows of some 4,000 characters of the Python sources installed here → their package, 10 packages
 short   the same of some 160 characters, 100 packages and modules
 table   15 numbers, two large categories and a small one → one of four classes, made with a seed
+places  8 numbers, one of 300 places and a small category → one of two classes; two numbers tell by their product
 
 The files have ``--bytes`` (700 MB). One JSON line for each limit: anonymous
 memory above bare imports, and what the fit says. Files and datasets that are there are used again.
@@ -100,13 +101,35 @@ def write_table(to: Path, n_bytes: int) -> None:
             first = False
 
 
+def write_places(to: Path, n_bytes: int) -> None:
+    """Write rows whose class depends on a product of two numbers, a place, and a number of some rows."""
+    g, n = np.random.default_rng(0), TABLE_ROWS
+    places, kinds = g.standard_normal(300), np.array(["a", "b", "c", "dd"])
+    with to.open("wb") as out:
+        first = True
+        while out.tell() < n_bytes:
+            x, place, kind = g.standard_normal((n, 8)).round(4), g.integers(0, 300, n), g.integers(0, 4, n)
+            scores = x[:, 0] * x[:, 1] + places[place] + (kind == 1) * x[:, 2] + 0.5 * g.logistic(size=n)
+            columns = {f"x{j}": x[:, j] for j in range(8)} | {"kind": kinds[kind]}
+            columns["place"] = np.char.add("c", place.astype(str))
+            columns["label"] = np.where(scores > 0.3, "yes", "no")
+            pa.csv.write_csv(pa.table(columns), out, pa.csv.WriteOptions(include_header=first))
+            first = False
+
+
+TABLES = {"table": write_table, "places": write_places}
+
+
 def make(name: str, folder: Path, n_bytes: int) -> Path:
     """Return the file of a problem, made unless it is there."""
     target = folder / f"{name}.csv"
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         aside = target.with_suffix(".partial")
-        write_table(aside, n_bytes) if name == "table" else write_texts(aside, n_bytes, *SHAPES[name])
+        if name in TABLES:
+            TABLES[name](aside, n_bytes)
+        else:
+            write_texts(aside, n_bytes, *SHAPES[name])
         aside.rename(target)
     return target
 
@@ -132,7 +155,7 @@ def fit(source: Path, memory: str, time_limit: str) -> dict[str, object]:
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("problem", choices=(*SHAPES, "table"))
+    parser.add_argument("problem", choices=(*SHAPES, *TABLES))
     parser.add_argument("--memory", nargs="+", default=["128MB"])
     parser.add_argument("--time", default="60s")
     parser.add_argument("--bytes", type=int, default=700_000_000)
