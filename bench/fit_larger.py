@@ -6,7 +6,7 @@
 long    windows of some 4,000 characters of the Python sources installed here → their package, 10 packages
 short   the same of some 160 characters, 100 packages and modules
 table   15 numbers, two large categories and a small one → one of four classes, made with a seed
-places  8 numbers, one of 300 places and a small category → one of two classes; two numbers tell by their product
+places  8 numbers, one of 300 places and a small category → one of two classes, by a product of two numbers
 
 The files have ``--bytes`` (700 MB). One JSON line for each limit: anonymous
 memory above bare imports, and what the fit says. Files and datasets that are there are used again.

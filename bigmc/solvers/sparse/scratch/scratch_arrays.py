@@ -30,8 +30,8 @@ SMALL = Codec(b"zstd", 1, blosc.BITSHUFFLE)
 """Few bytes: for what is read often."""
 QUICK = Codec(b"lz4", 5, blosc.SHUFFLE)
 """For arrays of wide elements that are read a few times. Of samples in row order (a table, texts, long
-texts), places of 4 bytes take .29 to .53 of their size, written with 1.1 to 3.7 GB/s, and `SMALL` takes .39 to
-.49, with .6 to .7; numbers of 8 bytes take .36 with 1.2 GB/s, and there .37 with .3."""
+texts), places of 4 bytes take .29 to .53 of their size, written with 1.1 to 3.7 GB/s; with `SMALL` they take
+.39 to .49 with .6 to .7. Numbers of 8 bytes take .36 with 1.2 GB/s, and .37 with .3."""
 
 
 class Stored(NamedTuple):
