@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import bigmc
-from bigmc.errors import ModelError
+from bigmc.errors import DataError, ModelError
 from bigmc.model import load_model
 from bigmc.model.calibration import Calibration
 from bigmc.model.fit_calibration import fit_shares, fit_sigmoid, fit_temperature
@@ -177,3 +177,23 @@ def test_label_sets_without_a_mistake_make_no_certainty(n):
     found = fit_sigmoid(scores, is_label)
     assert found.scale == pytest.approx(peer.coef_[0, 0], rel=0.02)
     assert found.offset == pytest.approx(peer.intercept_[0], abs=0.02 * found.scale)
+
+
+@pytest.mark.parametrize(
+    ("sets", "y", "message"),
+    [
+        (False, [0, 1], "shape"),
+        (False, None, "no labels"),
+        (True, [[0, 1, 1]] * 9, "shape"),
+        (True, [[0, 1]] * 60, "shape"),
+        (True, [1] * 60, "shape"),
+    ],
+)
+def test_labels_to_calibrate_with_fit_the_rows(sets, y, message):
+    X, labels = blobs(60)
+    classes = np.unique(labels)
+    model = bigmc.SparseClassifier().fit(X, labels[:, np.newaxis] == classes if sets else labels)
+    with pytest.raises(DataError, match=message):
+        model.calibrate(X, y)
+    right = labels[:, np.newaxis] == classes if sets else list(labels)
+    assert model.calibrate(X, right).predict_proba(X).shape == (60, 3)
