@@ -122,6 +122,9 @@ def test_other_learners_refuse_them_and_name_the_column(problem, table, tmp_path
     )
     with pytest.raises(DataError, match=r"column 'height' has missing values.*train boost"):
         learner().fit(named["train"])
+    with pytest.raises(DataError, match=r"column 'height' has missing values.*train boost"):
+        bigmc.sparse_path(tmp_path / "a", tmp_path / "p")
+    assert not (tmp_path / "p").exists()
     with pytest.raises(DataError, match="feature 0 has missing values"):
         learner().fit(bigmc.ingest(X, tmp_path / "b", label=y, missing="keep", **ALL))
     whole = bigmc.ingest(X[:, 2:], tmp_path / "c", label=y, missing="keep", **ALL)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from bigmc.errors import DataError
 from bigmc.learners import Learner
 from bigmc.model import Model
 from bigmc.model.fit_calibration import fit_sigmoid, fit_temperature
@@ -51,10 +52,12 @@ class ProbabilityMixin:
     def calibrate(self, X: Any, y: Any = None) -> Self:
         """Calibrate probabilities on rows that were not trained on: arrays or texts and labels, or a dataset.
 
-        `DataError` if no label is a class of the model.
+        `DataError` if no label is a class of the model, or labels do not fit the rows.
         """
         check_is_fitted(self)
         scores = self._scores(X)
+        if not isinstance(X, Dataset):
+            self._check_labels_of(scores, y)
         if self.model_.label_threshold is not None:
             calibration = fit_sigmoid(scores, self._label_indicator(X, y))
         else:
@@ -63,6 +66,17 @@ class ProbabilityMixin:
             calibration = fit_temperature(scores[codes >= 0], codes[codes >= 0])
         self._take(replace(self.model_, calibration=calibration))
         return self
+
+    def _check_labels_of(self, scores: NDArray[np.float64], y: Any) -> None:
+        """Raise `DataError` for labels that are not one for each row; for label sets, one for each score."""
+        if y is None:
+            raise DataError("there are no labels to calibrate with", "give them as y, or a dataset")
+        sets = self.model_.label_threshold is not None
+        wanted = scores.shape if sets else scores.shape[:1]
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+        if shape != wanted:
+            cure = "give 0 or 1 for every row and class" if sets else "give one label for every row"
+            raise DataError(f"the labels have the shape {shape}, but need {wanted}", cure)
 
     def _label_indicator(self, X: Any, y: Any) -> NDArray[np.bool_]:
         """Return whether each class is in the label set of each row, shape (n_samples, n_classes)."""

@@ -82,10 +82,15 @@ def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any],
     For a linear model it is the word's weighted value times its weights: contributions and intercept add
     up to the score. For trees it is the score minus that of the sample without the word. Words in the
     same feature share its contribution in proportion to their counts. `DataError` if the model was not
-    trained on named columns.
+    trained on named columns, or on Fourier features of them.
     """
     if not reader.spec.columns:
         raise DataError("the model was trained on arrays, whose features have no words", "look at coef_")
+    if reader.spec.map is not None and reader.spec.map.fourier:
+        raise DataError(
+            "the features of the model are Fourier features of all columns, so no column has a share",
+            "compare predictions of changed rows",
+        )
     rows = next(iter(reader.batches([sample])))
     scores = model.scores(rows)
     parts = _parts(model, rows)

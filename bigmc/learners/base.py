@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bigmc.engine import Resources
 from bigmc.errors import BigmcError, DataError, ModelError
@@ -141,13 +141,8 @@ class Learner(ABC):
         self.check()
         if start is not None:
             self._check_start(start, dataset)
-        self.check_labels(dataset.label_kind)
-        if dataset.n_samples == 0:
-            raise DataError("the dataset has no samples", "train on labelled samples")
-        if dataset.features.get("missing") and not self.takes_missing:
-            raise _missing_values(dataset)
-        class_weight = getattr(self.options, "class_weight", None)
-        weights = combined_weights(self._with_own_weights(sample_weight, dataset), class_weight, dataset)
+        self.check_data(dataset)
+        weights = self.weights(dataset, sample_weight)
         seed = int(self.options.random_state)
         trained = self._solve(
             dataset,
@@ -169,6 +164,22 @@ class Learner(ABC):
             ),
         )
         return trained._replace(notes=trained.notes + self._above_tolerance(trained.model))
+
+    def check_data(self, dataset: Dataset) -> None:
+        """Raise `DataError` for samples that the learner cannot be trained on."""
+        self.check_labels(dataset.label_kind)
+        if dataset.n_samples == 0:
+            raise DataError("the dataset has no samples", "train on labelled samples")
+        if dataset.features.get("missing") and not self.takes_missing:
+            raise _missing_values(dataset)
+
+    def weights(self, dataset: Dataset, sample_weight: ArrayLike | None = None) -> NDArray[np.float64] | None:
+        """Return the product of given weights, those of the dataset and those of classes; None if all are 1.
+
+        Errors as of `combined_weights`.
+        """
+        class_weight = getattr(self.options, "class_weight", None)
+        return combined_weights(self._with_own_weights(sample_weight, dataset), class_weight, dataset)
 
     def _above_tolerance(self, model: Model) -> tuple[str, ...]:
         gap = model.certificate["gap"]

@@ -9,7 +9,7 @@ from typing import Any
 from bigmc.errors import BigmcError
 from bigmc.learners.base import COUNT, POSITIVE, Learner, Trained
 from bigmc.learners.run import Run
-from bigmc.model import MinimaxModel
+from bigmc.model import MinimaxModel, Model
 from bigmc.options.learners import MinimaxOptions
 from bigmc.solvers.minimax import MinimaxParameters, default_lambda0, solve_minimax
 from bigmc.store.dataset import Dataset
@@ -74,3 +74,13 @@ class MinimaxLearner(Learner):
             lambda0=lambda0,
         )
         return Trained(model)
+
+    def _above_tolerance(self, model: Model) -> tuple[str, ...]:
+        """Return that the gap is above the tolerance, and what helps."""
+        said = super()._above_tolerance(model)
+        if not said or not isinstance(model, MinimaxModel) or model.stopped != "rounding":
+            return said
+        return (
+            f"stopped with a gap of {model.certificate['gap']:.3g}, above tol={self.tolerance:g}, because "
+            "nothing violates the bounds by more than rounding errors; scale the features, or raise tol",
+        )

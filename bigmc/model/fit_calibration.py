@@ -192,6 +192,9 @@ def _expected(
 def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Calibration:
     """Return the sigmoid with the least log loss over all pairs of a row and a class.
 
+    The targets are Platt's (1999): of n pairs of a row and its label, each counts as right with the chance
+    (n + 1) / (n + 2), and so do the others: the slope would have no limit if scores told all pairs apart.
+
     `scores` and `is_label` have the shape (n_rows, n_classes), of rows that training did not see.
     `DataError` if there are no rows.
     """
@@ -200,11 +203,15 @@ def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Cal
     if not len(scores):
         raise DataError("no rows are left to calibrate probabilities on", "hold out more rows")
 
+    n_labels = int(is_label.sum())
+    n_others = is_label.size - n_labels
+    targets = np.where(is_label, (n_labels + 1) / (n_labels + 2), 1 / (n_others + 2))
+
     def log_loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         scale = np.exp(parameters[0])
         logits = scale * scores + parameters[1]
-        value = np.logaddexp(0.0, np.where(is_label, -logits, logits)).mean()
-        gradient = scipy.special.expit(logits) - is_label
+        value = (np.logaddexp(0.0, logits) - targets * logits).mean()
+        gradient = scipy.special.expit(logits) - targets
         return float(value), np.array([(gradient * scores).mean() * scale, gradient.mean()])
 
     bounds = [_LOG_SCALES, (-50.0, 50.0)]

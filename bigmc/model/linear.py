@@ -76,6 +76,15 @@ class LinearModel(Model):
         """Version of the file format: rounded weights are deflated."""
         return super().format_version if self.step is None else DEFLATED_VERSION
 
+    def certificate_notes(self) -> tuple[str, ...]:
+        """Return that the certificate is of other weights, if classes were scaled after the training."""
+        if "class_scales" not in self.params:
+            return ()
+        return (
+            "Each class has a factor and an offset, fitted on held-out rows after training: objective and "
+            "certificate are those of the weights before these.",
+        )
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return features, weights (those not rounded as non-zeros if that is smaller) and intercepts."""
         arrays = {"features": self.features, "intercept": self.intercept}

@@ -93,11 +93,12 @@ class PathRequest(NamedTuple):
 def sparse_path(request: PathRequest, resources: Resources) -> PathResult:
     """Train for decreasing penalties and choose a model; see :func:`bigmc.api.sparse_path`."""
     data, to, options = request.data, request.to, request.options
-    learner_of(options.learner(1.0))  # checks the options
+    learner = learner_of(options.learner(1.0))  # checks the options
     if to.exists() and not to.is_dir():
         raise ModelError(f"{to} is a file", "give the path of a folder with --to")
     if options.validation != VALID:
         data[options.validation]  # raise errors before any work
+    learner.check_data(data[options.split])
     asked = request.fingerprint()
     work = WorkFolder(to / WORK, to, [CLAIM])
     result = _finished(to, asked)
@@ -354,7 +355,8 @@ def _evaluation(path: str | Path) -> EvaluatedModel:
 def _spaced(samples: Dataset, options: PathOptions, resources: Resources) -> list[float]:
     """Return penalties evenly spaced in their logarithm, from the largest with non-zero weights."""
     learner = SparseLearner(options.learner(1.0))  # any penalty
-    run = learner.solver_run(samples, None, resources.memory_limit, RunContext(resources.engine))
+    weights = learner.weights(samples)
+    run = learner.solver_run(samples, weights, resources.memory_limit, RunContext(resources.engine))
     top = _LARGEST * largest_alpha(run)
     return np.geomspace(top, top * options.alpha_ratio, options.n_alphas).tolist()  # type: ignore[no-any-return]
 

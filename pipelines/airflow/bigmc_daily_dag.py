@@ -2,7 +2,8 @@
 
 The source of a day is a pattern with ``{day}`` in it, such as ``/data/in/{day}/*.csv``. Each day has a folder
 of its own below `folder`; the newest model of an earlier day is the start of the training. Tasks resume when
-they are tried again and do nothing when they are done, so a day can be cleared and run again.
+they are tried again and do nothing when they are done, so the last day can be cleared and run again. The
+training of an earlier day is refused, since the dataset has grown: remove the folder of that day first.
 `bigmc_dag.py` describes BIGMC, BIGMC_RETRY_SECONDS, BIGMC_TASK_HOURS and BIGMC_POOL; BIGMC_SCHEDULE is when
 this DAG runs, by default never.
 """

@@ -278,3 +278,16 @@ def test_the_model_says_why_training_ended(tmp_path, options, said):
     notes = bigmc.load_model(tmp_path / "m").model_.certificate_notes()
     assert said in notes[0]
     assert any("hashed text" in note for note in notes)
+
+
+def test_rounding_that_ends_a_training_is_not_blamed_on_limits():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
+    with pytest.warns(ConvergenceWarning, match="rounding errors; scale the features") as told:
+        model = bigmc.MinimaxRiskClassifier(lambda0=0.01, **MEMORY).fit(1e-9 * X, y)
+    assert model.model_.stopped == "rounding"
+    assert not any("k_max" in str(warning.message) for warning in told)
+    scaled = bigmc.MinimaxRiskClassifier(lambda0=0.01, **MEMORY).fit(X, y).certificate_
+    assert model.certificate_.lower <= scaled.upper  # the problem does not depend on the scale
+    assert scaled.lower <= model.certificate_.upper

@@ -292,6 +292,23 @@ def test_trees_are_explained_by_leaving_words_out(tmp_path):
     assert adds[model.classes_[1]] - adds[model.classes_[0]] == pytest.approx(whole - without)
 
 
+@pytest.mark.parametrize("mapped", [{"standardize": True}, {"fourier": 6}])
+def test_columns_of_mapped_features_add_up_to_the_score_or_are_refused(tmp_path, mapped):
+    """A Fourier feature is of all columns; features were given the names of columns in their order."""
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    table = pa.table({"a": x[:, 0], "b": x[:, 1] + 5, "c": x[:, 2], "label": (x[:, 0] > 0).astype(int)})
+    bigmc.ingest(table, tmp_path / "d", dense=["a", "b", "c"], label="label", split={"train": 1.0}, **mapped)
+    bigmc.train("sparse", tmp_path / "d", tmp_path / "m")
+    model, row = bigmc.load_model(tmp_path / "m"), {"a": 1.0, "b": 2.0, "c": -1.0}
+    if "fourier" in mapped:
+        with pytest.raises(bigmc.errors.DataError, match="no column has a share"):
+            model.explain(row)
+        return
+    for entry in model.explain(row).classes:
+        total = sum(value for _, value in entry.words) + model.intercept_[entry.label]
+        assert total == pytest.approx(entry.score)
+
+
 def test_arrays_have_no_words():
     model = bigmc.SparseClassifier().fit(np.eye(4), [0, 1, 0, 1])
     with pytest.raises(bigmc.errors.DataError, match="no words"):

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import bigmc
-from bigmc.errors import ModelError
+from bigmc.errors import DataError, ModelError
 from bigmc.model import load_model
 from bigmc.model.calibration import Calibration
 from bigmc.model.fit_calibration import fit_shares, fit_sigmoid, fit_temperature
@@ -157,3 +157,43 @@ def test_few_rows_without_a_mistake_make_no_certainty(fit, n):
     scores = np.where(np.arange(3) == codes[:, np.newaxis], 1.0, -1.0)
     chances = fit(scores, codes).probabilities(scores).max(axis=1)
     np.testing.assert_allclose(1 - chances, 1 / (n + 2), rtol=0.05)
+
+
+@pytest.mark.parametrize("n", [40, 5000])
+def test_label_sets_without_a_mistake_make_no_certainty(n):
+    """As above, and as logistic regression of every pair of a row and a class, given with both answers."""
+    is_label = np.arange(n)[:, np.newaxis] % 3 == np.arange(3)
+    scores = np.where(is_label, 1.0, -1.0)
+    found = fit_sigmoid(scores, is_label).memberships(scores)
+    np.testing.assert_allclose(1 - found[is_label], 1 / (n + 2), rtol=0.05)
+    np.testing.assert_allclose(found[~is_label], 1 / (2 * n + 2), rtol=0.05)
+
+    scores = scores + RNG.normal(size=scores.shape) / 5
+    right = np.where(is_label, (n + 1) / (n + 2), 1 / (2 * n + 2)).ravel()
+    twice = np.tile(scores.reshape(-1, 1), (2, 1))
+    answers = np.repeat([True, False], right.size)
+    peer = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000)
+    peer.fit(twice, answers, sample_weight=np.concatenate([right, 1 - right]))
+    found = fit_sigmoid(scores, is_label)
+    assert found.scale == pytest.approx(peer.coef_[0, 0], rel=0.02)
+    assert found.offset == pytest.approx(peer.intercept_[0], abs=0.02 * found.scale)
+
+
+@pytest.mark.parametrize(
+    ("sets", "y", "message"),
+    [
+        (False, [0, 1], "shape"),
+        (False, None, "no labels"),
+        (True, [[0, 1, 1]] * 9, "shape"),
+        (True, [[0, 1]] * 60, "shape"),
+        (True, [1] * 60, "shape"),
+    ],
+)
+def test_labels_to_calibrate_with_fit_the_rows(sets, y, message):
+    X, labels = blobs(60)
+    classes = np.unique(labels)
+    model = bigmc.SparseClassifier().fit(X, labels[:, np.newaxis] == classes if sets else labels)
+    with pytest.raises(DataError, match=message):
+        model.calibrate(X, y)
+    right = labels[:, np.newaxis] == classes if sets else list(labels)
+    assert model.calibrate(X, right).predict_proba(X).shape == (60, 3)

@@ -422,6 +422,16 @@ def test_weights_are_repetitions_and_zero_weights_absences():
     assert weighted.objective == pytest.approx(repeated.objective, rel=1e-8)
 
 
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**-200, 2.0**900])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_only_the_ratios_of_weights_count(scale, depth):
+    X, y = random_problem(5, n=150)
+    weight = np.random.default_rng(0).uniform(1, 3, 150)
+    options = {"C": 50.0, "memory_limit": LIMIT, "n_rounds": 5, "max_depth": depth}
+    plain = solve(Dataset.from_arrays(X, y), sample_weight=weight, **options)
+    assert same(plain, solve(Dataset.from_arrays(X, y), sample_weight=scale * weight, **options))
+
+
 def test_dense_and_sparse_data_give_the_same_learners():
     X, y = random_problem(6, missing=0)
     options = {"C": 100.0, "n_rounds": 5, "memory_limit": LIMIT, "family": "stump"}

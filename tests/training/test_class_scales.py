@@ -87,6 +87,8 @@ def test_fit_keeps_them_in_the_model(tmp_path: Path) -> None:
     assert len(scales["factors"]) == len(scales["offsets"]) == 5
     assert np.isclose(np.mean(scales["factors"]), 1.0)
     assert any("the weights before" in note for note in found["notes"])
+    bigmc.report(tmp_path / "a.model", tmp_path / "a.html")
+    assert "the weights before these" in (tmp_path / "a.html").read_text()
     assert found["test"]["accuracy"] > found["baselines"]["largest_class"]
     scores = model.decision_function(texts[:50])
     assert np.array_equal(model.predict_proba(texts[:50]).argmax(axis=1), scores.argmax(axis=1))

@@ -4,6 +4,7 @@ import json
 import os
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from killing import child
 from sklearn.datasets import load_digits
@@ -296,3 +297,25 @@ def test_a_path_goes_on_until_validation_has_turned(dataset, tmp_path):
     np.testing.assert_allclose(np.diff(np.log(alphas)), np.log(alphas[1] / alphas[0]))
     assert not result["at_edge"] or len(alphas) == 23
     assert result["best"]["accuracy"] == max(row["accuracy"] for row in result["table"])
+
+
+def test_the_largest_penalty_is_that_of_the_weighted_rows(tmp_path):
+    """Weights are repetitions, and balanced classes are weights of the rows."""
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 6 // 5  # one row in six
+    x = rng.normal(size=(120, 2)) + y[:, np.newaxis]
+    counts = np.where(y == 1, 9, rng.integers(1, 3, 120))
+    frame = {"a": x[:, 0], "b": x[:, 1], "y": y, "w": counts, "even": 1 / np.bincount(y)[y]}
+    rows = pa.table(frame)
+    repeated = rows.take(np.repeat(np.arange(120), counts))
+    common = {"dense": ["a", "b"], "label": "y", "split": {"train": 1.0}}
+
+    def largest(name, table, weight=None, **options):
+        bigmc.ingest(table, tmp_path / name, **common, **({} if weight is None else {"weight": weight}))
+        to = tmp_path / f"{name} path"
+        return api.sparse_path(tmp_path / name, to, n_alphas=1, **options)["table"][0]["alpha"]
+
+    assert largest("weighted", rows, "w") == pytest.approx(largest("repeated", repeated), rel=1e-5)
+    balanced = largest("balanced", rows, class_weight="balanced")
+    assert balanced == pytest.approx(largest("even", rows, "even"), rel=1e-5)
+    assert balanced != pytest.approx(largest("plain", rows), rel=0.1)

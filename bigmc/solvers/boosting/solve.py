@@ -151,7 +151,10 @@ def _labels_and_weights(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the class of each sample, and its weight: -1 for those held out."""
     labels = dataset.labels()
-    weight = np.ones(dataset.n_samples) if sample_weight is None else np.array(sample_weight, np.float64)
+    weight = np.ones(dataset.n_samples)
+    if sample_weight is not None:
+        # Only ratios count. A power of two changes no bit, and keeps huge and tiny weights in range.
+        weight = np.ldexp(sample_weight, -int(np.frexp(np.max(sample_weight))[1]))
     if options.validation_fraction > 0:
         weight[held_out(holdout_keys(dataset), options.validation_fraction, options.seed)] = -1.0
     if len(np.unique(labels[weight > 0])) < 2:
