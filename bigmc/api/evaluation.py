@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bigmc.model import Model, ModelSource
     from bigmc.store.dataset import Dataset
     from bigmc.store.label_source import LabelSource
+    from bigmc.training.results import FitResult
 
 REPORTED_CLASSES = 50
 """Maximum number of classes whose features a report lists."""
@@ -223,6 +224,7 @@ def report(
     model: str | Path | Model | Classifier,
     to: str | Path,
     *,
+    fitted: FitResult | None = None,
     overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
@@ -246,6 +248,9 @@ def report(
         Data to evaluate the model on.
     split : str, default="test"
         Split of `dataset`.
+    fitted : dict, optional
+        Result of the :func:`fit` that made the model, whose figures on held-out rows the report shows if
+        there is no `dataset`.
     overwrite : bool, default=False
         Replace another file at `to`; by default this is refused, unless it is the same report.
     memory_limit, engine, progress
@@ -276,6 +281,9 @@ def report(
         stored = opened_files.enter_context(model_source(model))
         if asked.dataset is None:
             loaded = stored.load()
+            if fitted is not None and fitted["test"] is not None:
+                others = {"baselines": fitted["baselines"], "refitted": loaded.params.get("split") == "all"}
+                evaluated = {**fitted["test"], **others, "split": "test", "trained_on": False}
         else:
             data, split = Dataset.open(asked.dataset), asked.split or "test"
             limits = Limits(memory_limit, engine, progress)

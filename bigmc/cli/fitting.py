@@ -115,7 +115,7 @@ def fit(asked: Fit) -> None:
         for doubt in api.doubts_about_labels(made) if Path(made).is_dir() else []:
             work.screen.say(f"note: {doubt}")
         if asked.report is not None:
-            result["report"] = api.report(asked.to, asked.report)["report"]
+            result["report"] = api.report(asked.to, asked.report, fitted=result)["report"]
         usage = work.engine.usage()
     if asked.as_json:
         show({**result, **usage}, asked)

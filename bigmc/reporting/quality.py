@@ -14,6 +14,8 @@ _WORST = 20
 _MISTAKES = 3
 """Most frequent mistakes shown of each."""
 
+_FITTED = {"micro_f1": "micro F1", "macro_f1": "macro F1"}
+"""Names of the figures that fits of label sets go by."""
 _NAMES = {
     "log_loss": "log loss",
     "brier": "Brier score",
@@ -26,7 +28,7 @@ _NAMES = {
 
 def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
     """Yield how often the model is right, and which classes it mistakes for which."""
-    per_class = evaluated["per_class"]
+    per_class = evaluated.get("per_class")
     rows: list[tuple[Content, Content]] = [
         ("split", element("code", evaluated["split"])),
         ("samples", figure(evaluated["n_samples"])),
@@ -43,12 +45,9 @@ def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
             ("precision of the classes scored as high as a label", figure(evaluated["ranking_precision"])),
         ]
     else:
-        largest = max(figures["support"] for figures in per_class.values())
-        rows += [
-            ("accuracy", figure(evaluated["accuracy"])),
-            ("accuracy of always answering the largest class", figure(largest / evaluated["n_samples"])),
-        ]
+        rows.append(("accuracy", figure(evaluated["accuracy"])))
     rows += [
+        *_beside(evaluated),
         ("macro F1", figure(evaluated["macro_f1"])),
         ("samples of labels that the model does not know", figure(evaluated["n_unknown_labels"])),
     ]
@@ -59,17 +58,47 @@ def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
             "These are the samples the model was trained on: the figures say nothing of new ones.",
             class_="warning",
         )
+    if evaluated.get("refitted"):
+        yield element(
+            "p",
+            "A model with the same settings answered, which had not seen these samples; the model itself was "
+            "then trained on all.",
+            class_="note",
+        )
+    if per_class is not None:
+        yield from _classes(per_class, evaluated.get("confusion"), sets)
+    yield from _probabilities(evaluated)
+
+
+def _beside(evaluated: Mapping[str, Any]) -> Iterator[tuple[Content, Content]]:
+    """Yield the interval of the figure that a fit goes by, and what simple models reach."""
+    by, others = _FITTED.get(str(evaluated.get("by")), "accuracy"), evaluated.get("baselines", {})
+    if "interval" in evaluated:
+        low, high = evaluated["interval"]
+        yield f"{by}, 95 % interval", join([figure(low), " to ", figure(high)])
+    largest = others.get("largest_class")
+    if "per_class" in evaluated and "micro_f1" not in evaluated:
+        most = max(figures["support"] for figures in evaluated["per_class"].values())
+        largest = most / evaluated["n_samples"]
+    if largest is not None:
+        yield "accuracy of always answering the largest class", figure(largest)
+    if "plain_ridge" in others:
+        yield f"{by} of a plain ridge model", figure(others["plain_ridge"])
+
+
+def _classes(
+    per_class: Mapping[Any, Mapping[str, Any]], confusion: Mapping[str, Any] | None, sets: bool
+) -> Iterator[Markup]:
+    """Yield the quality of each class, the worst first."""
     worst = sorted(per_class, key=lambda label: per_class[label]["f1"])[:_WORST]
     yield element("h3", "Classes, lowest F1 first")
     if len(worst) < len(per_class):
         yield element("p", f"These are {len(worst)} of {len(per_class):,} classes.", class_="note")
-    confusion = evaluated.get("confusion")
     if confusion is None and not sets:
         yield element("p", "There are too many classes to list what they are mistaken for.", class_="note")
     last = () if confusion is None else ("most often taken for",)
     head = ("class", "samples", "precision", "recall", "F1", *last)
     yield table(head, [_class(label, per_class[label], confusion) for label in worst], "figures")
-    yield from _probabilities(evaluated)
 
 
 def _class(label: Any, figures: Mapping[str, Any], confusion: Mapping[str, Any] | None) -> list[Content]:

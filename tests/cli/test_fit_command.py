@@ -6,6 +6,7 @@ import random
 import pyarrow.parquet as pq
 
 from bigmc.cli.terminal import show_fit
+from bigmc.model import load_model
 
 TEAMS = {"billing": "invoice refund card price", "shipping": "parcel box courier address"}
 MISSING = (7, 100, 101)
@@ -66,6 +67,30 @@ def test_a_report_that_could_not_be_written_stops_fit_before_the_work(run, tmp_p
         assert status == 1
         assert reason in err
         assert [path.name for path in sorted(tmp_path.iterdir())] == ["other.html", "tickets.csv"]
+
+
+def test_the_report_of_a_fit_shows_what_it_measured_on_held_out_rows(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tickets(tmp_path / "tickets.csv")
+    options = "--on-bad-row quarantine --memory 500MB --time 1s --report m.html"
+    command = f"fit tickets.csv --to m --text message --label team {options}"
+    status, out, err = run(f"{command} --json")
+    assert status == 0, err
+    found, page = json.loads(out), (tmp_path / "m.html").read_text()
+    evaluation, (low, high) = page[page.index("<h2>Evaluation</h2>") :], found["test"]["interval"]
+    for label, *values in (
+        ("samples", found["test"]["n_samples"]),
+        ("accuracy", found["test"]["accuracy"]),
+        ("accuracy, 95 % interval", low, high),
+        ("accuracy of always answering the largest class", found["baselines"]["largest_class"]),
+        ("log loss", found["test"]["log_loss"]),
+    ):
+        shown = evaluation[evaluation.index(f">{label}</th>") :].split("</tr>")[0]
+        assert all(f'value="{value!r}"' in shown for value in values), label
+    refitted = load_model(tmp_path / "m").params["split"] == "all"
+    assert ("which had not seen these samples" in page) == refitted
+    assert run(command)[0] == 0
+    assert (tmp_path / "m.html").read_text() == page
 
 
 def test_fit_names_objects_among_the_columns_that_it_leaves_out(run, tmp_path, monkeypatch):
