@@ -82,7 +82,7 @@ def fit(
         for texts, the fewest without loss of accuracy.
     label_thresholds : {"shared", "each"}, optional
         For label sets: one threshold of the scores, chosen for micro-averaged F1, or one for each
-        label, for macro-averaged F1, which labels that are no sets refuse.
+        label, for macro-averaged F1. The latter is refused where rows have one label each.
     memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options

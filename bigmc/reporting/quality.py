@@ -28,7 +28,6 @@ _NAMES = {
 
 def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
     """Yield how often the model is right, and which classes it mistakes for which."""
-    per_class = evaluated.get("per_class")
     rows: list[tuple[Content, Content]] = [
         ("split", element("code", evaluated["split"])),
         ("samples", figure(evaluated["n_samples"])),
@@ -65,8 +64,8 @@ def quality(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
             "then trained on all.",
             class_="note",
         )
-    if per_class is not None:
-        yield from _classes(per_class, evaluated.get("confusion"), sets)
+    if "per_class" in evaluated:
+        yield from _classes(evaluated)
     yield from _probabilities(evaluated)
 
 
@@ -86,15 +85,14 @@ def _beside(evaluated: Mapping[str, Any]) -> Iterator[tuple[Content, Content]]:
         yield f"{by} of a plain ridge model", figure(others["plain_ridge"])
 
 
-def _classes(
-    per_class: Mapping[Any, Mapping[str, Any]], confusion: Mapping[str, Any] | None, sets: bool
-) -> Iterator[Markup]:
+def _classes(evaluated: Mapping[str, Any]) -> Iterator[Markup]:
     """Yield the quality of each class, the worst first."""
+    per_class, confusion = evaluated["per_class"], evaluated.get("confusion")
     worst = sorted(per_class, key=lambda label: per_class[label]["f1"])[:_WORST]
     yield element("h3", "Classes, lowest F1 first")
     if len(worst) < len(per_class):
         yield element("p", f"These are {len(worst)} of {len(per_class):,} classes.", class_="note")
-    if confusion is None and not sets:
+    if confusion is None and "micro_f1" not in evaluated:
         yield element("p", "There are too many classes to list what they are mistaken for.", class_="note")
     last = () if confusion is None else ("most often taken for",)
     head = ("class", "samples", "precision", "recall", "F1", *last)
