@@ -242,7 +242,7 @@ def any_pair(loss, penalty, n_classes=5, *, intercept=False, ridge=0.0, dtype=np
     y = (likely > 1).astype(int) if sets else likely.argmax(axis=1)
     y[:n_classes] = np.eye(n_classes) if sets else np.arange(n_classes)
     weights = generator.integers(0, 3, n).astype(float)
-    dataset = Dataset.from_arrays(scipy.sparse.csr_matrix(X, dtype=float), y)
+    dataset = Dataset.from_arrays(scipy.sparse.csr_matrix(X, dtype=np.int8), y)
     pair = objective(loss, penalty, ridge=ridge, sets=sets)
     problem = Problem(dataset, pair, ALPHA, weights, np.dtype(dtype), ThreadEngine(n_workers))
     (_, block), *_ = BlockSource(dataset, [(0, 12)], Residency.MEMORY).stream([0])
