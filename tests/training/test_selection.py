@@ -33,8 +33,8 @@ def dataset(tmp_path_factory):
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
     """Rows enough for paths that are begun again and again."""
-    X, y = load_digits(n_class=4, return_X_y=True)
-    return bigmc.ingest(X[:300] / 16, tmp_path_factory.mktemp("few") / "digits.bigmc", label=y[:300])
+    X, y = load_digits(n_class=3, return_X_y=True)
+    return bigmc.ingest(X[:200] / 16, tmp_path_factory.mktemp("few") / "digits.bigmc", label=y[:200])
 
 
 @pytest.fixture(scope="module")
