@@ -79,7 +79,7 @@ def test_killed_at_every_commit_point(source, uninterrupted, tmp_path):
     n_calls = counts[ANY]
     assert n_calls > 40
     stages = set()
-    points = range(0, n_calls, max(1, n_calls // 18))
+    points = range(0, n_calls, max(1, n_calls // 12))
     for point in points:
         to = tmp_path / f"{point}.bigmc"
         status, _ = child(lambda to=to: ingest(source, to), COMMITS, (ANY, point + 1, "before"))

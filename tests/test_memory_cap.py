@@ -1,6 +1,7 @@
 """The memory limit is a promise of every command: a real process, measured above its bare imports."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,7 +43,11 @@ def here(tmp_path_factory):
             file.writelines(f"{' '.join(row)},{k % 12}\n" for k, row in enumerate(rows))
     options = {"text": "text", "label": "label", "memory_limit": "400MB", "engine": ThreadEngine(2)}
     api.ingest(here / "rows.csv", here / "d.bigmc", **options)
-    api.train("sparse", here / "d.bigmc", here / "m.model", max_passes=3, alpha=1e-5)
+    api.train("sparse", here / "d.bigmc", here / "few.model", max_passes=1, alpha=1.0)
+    features = np.sort(rng.choice(1 << 18, 25_000, replace=False))  # what they are memory does not know
+    coef = rng.normal(size=(25_000, 12)).astype(np.float32)
+    many = replace(api.load_model(here / "few.model").model_, features=features, coef=coef, step=None)
+    many.save(here / "m.model")
     return here
 
 
@@ -57,7 +62,7 @@ def here(tmp_path_factory):
         (
             "train",
             ["sparse", "d.bigmc", "large.model"],
-            SPARSE | {"memory_limit": "128MB"},
+            SPARSE | {"memory_limit": "128MB", "max_passes": 2},
         ),
         ("evaluate", ["m.model", "d.bigmc"], {"split": "train", "memory_limit": "64MB"}),
         ("predict", ["m.model", "d.bigmc", "a.parquet"], {"scores": True, "memory_limit": "64MB"}),

@@ -116,6 +116,7 @@ def test_fits_say_of_what_kind_their_columns_are(
     expected = []
     monkeypatch.setattr("bigmc.engine.ahead.Ahead.expect", lambda _, *given: expected.append(given))
     rows = write_rows(tmp_path / "rows.csv")
-    bigmc.fit(rows, tmp_path / "m.model", label="label", memory_limit="200MB", **columns)
-    bigmc.fit(tmp_path / "m.model.dataset", tmp_path / "other.model", memory_limit="200MB")
+    options = {"memory_limit": "200MB", "time_limit": 0.0}
+    bigmc.fit(rows, tmp_path / "m.model", label="label", **options, **columns)
+    bigmc.fit(tmp_path / "m.model.dataset", tmp_path / "other.model", **options)
     assert expected == [("bigmc.api.first_fit", kinds, 200_000_000)] * 2

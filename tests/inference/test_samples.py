@@ -274,7 +274,8 @@ def test_a_text_is_no_row_to_explain(mixed, sample, message):
 def test_probabilities_are_explained_where_there_are_some(trained, tmp_path):
     assert trained[0].explain("red apple").classes[0].probability is None
     table = pa.table({"text": TEXTS * 20, "label": LABELS * 20})
-    bigmc.fit(table, tmp_path / "m", text="text", label="label", memory_limit="200MB")
+    options = {"memory_limit": "200MB", "time_limit": 0.0}
+    bigmc.fit(table, tmp_path / "m", text="text", label="label", **options)
     model = bigmc.load_model(tmp_path / "m")
     found = {entry.label: entry.probability for entry in model.explain("red apple").classes}
     np.testing.assert_allclose([found[c] for c in model.classes_], model.predict_proba(["red apple"])[0])

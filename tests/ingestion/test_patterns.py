@@ -51,7 +51,7 @@ def test_a_fit_takes_patterns(wide, tmp_path):
     patterns = {"dense": "x1*", "categorical": "kind*"}
     named = {"dense": ["x1", "x10"], "categorical": ["kind 1", "kind 2"]}
     one, other = (
-        bigmc.fit(wide, tmp_path / name, **options, **columns)
+        bigmc.fit(wide, tmp_path / name, time_limit=0.0, **options, **columns)
         for name, columns in (("p.model", patterns), ("n.model", named))
     )
     assert one["columns"] == other["columns"]

@@ -159,7 +159,7 @@ def table(n, seed):
 def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("value_formats")
     table(400, 0).to_csv(folder / "t.csv", index=False)
-    return folder, bigmc.fit(str(folder / "t.csv"), folder / "m", label="label")
+    return folder, bigmc.fit(str(folder / "t.csv"), folder / "m", label="label", time_limit=0.0)
 
 
 def test_fit_reads_what_people_write_and_says_so(fitted):

@@ -1,5 +1,6 @@
 """Candidates that turn out to be of no use, and columns that are written anew without them."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +23,7 @@ from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 
 #: Space for all features, and for a part of their columns in memory.
-ROOMY = replace(PLAN, most_candidates=400, free_bytes=110_000)
+ROOMY = replace(PLAN, most_candidates=400, free_bytes=110_000, chunk_bytes=40_000)
 
 
 def noisy(n_features=400):
@@ -89,10 +90,15 @@ def test_candidates_without_use_are_dropped():
     assert last.n_chunks < first.n_chunks
 
 
+@cache
+def uninterrupted():
+    dataset, options = noisy(), {"alpha": 0.1, "tol": 1e-5}
+    return dataset, options, run(dataset, ROOMY, **options)[0]
+
+
 @pytest.mark.parametrize("saves", [2, 4, 5, 7])
 def test_runs_resumed_before_and_after_give_the_same_bits(saves):
-    dataset, options = noisy(), {"alpha": 0.1, "tol": 1e-5}
-    whole, _ = run(dataset, ROOMY, **options)
+    dataset, options, whole = uninterrupted()
     checkpoint = Stopping(saves)
     with pytest.raises(KeyboardInterrupt):
         run(dataset, ROOMY, checkpoint=checkpoint, **options)
@@ -128,7 +134,7 @@ def test_a_pass_writes_the_columns_of_further_candidates(named_by_some_shards):
 
 def test_gradients_that_a_pass_keeps_fit_beside_the_columns_in_memory():
     dataset = noisy(800)
-    plan = replace(PLAN, free_bytes=100_000, worker_bytes=1000)
+    plan = replace(PLAN, free_bytes=100_000, worker_bytes=1000, chunk_bytes=40_000)
     columns = CandidateColumns(task_of(dataset), plan)
     state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
     state.layers = [np.arange(30)]

@@ -127,7 +127,7 @@ def uneven(loss, seed, share, n=900):
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, "multilabel_ranking"])
-@pytest.mark.parametrize(("seed", "weighted", "ridge"), [(0, False, 0.0), (1, True, 0.0), (2, True, 1e-2)])
+@pytest.mark.parametrize(("seed", "weighted", "ridge"), [(0, False, 0.0), (2, True, 1e-2)])
 def test_the_bounds_of_every_pass_are_on_both_sides_of_the_optimum(loss, seed, weighted, ridge):
     X, y, dataset = uneven(loss, seed, 0.4)
     weights = np.random.default_rng(seed).integers(0, 4, len(y)).astype(float) if weighted else None
@@ -199,13 +199,13 @@ def test_a_sample_that_is_far_too_small_still_gets_there():
 
 def test_without_time_there_is_one_pass_and_its_certificate_holds():
     dataset = made()[2]
-    whole, optimum = corrected(dataset, 0.3)
-    late, certificate = corrected(dataset, 0.3, ends=time.monotonic())
+    whole, optimum = corrected(dataset, 0.3, tol=1e-5)
+    late, certificate = corrected(dataset, 0.3, tol=1e-5, ends=time.monotonic())
     assert [entry["n_passes"] for entry in late.state.history] == [1.0]
     assert len(whole.state.history) > 2
     assert certificate.lower <= optimum.upper <= certificate.upper
     assert certificate.gap > optimum.gap
-    later, same = corrected(dataset, 0.3, ends=time.monotonic() + 3600)
+    later, same = corrected(dataset, 0.3, tol=1e-5, ends=time.monotonic() + 3600)
     assert later.state.history == whole.state.history
     assert same == optimum
 
@@ -273,6 +273,7 @@ def test_stop_and_resume_equals_uninterrupted(last, loss, intercept):
     assert again.state.history == there.state.history
 
 
+@cache
 def large():
     """Samples that do not fit into 4 MB."""
     generator = np.random.default_rng(0)
@@ -323,9 +324,10 @@ def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():
 
 
 @pytest.mark.slow
-def test_large_data_in_memory_starts_on_a_sample_of_its_own():
+def test_large_data_in_memory_starts_on_a_sample_of_its_own(monkeypatch):
+    monkeypatch.setattr(in_memory, "MANY_ENTRIES", 1_000_000)
     generator = np.random.default_rng(0)
-    n = 60_000
+    n = 15_000
     X = scipy.sparse.random(n, 350, 0.25, format="csr", rng=generator)
     X.data = np.ones(X.nnz, np.int8)
     y = np.argmax(X[:, :20] @ generator.standard_normal((20, 4)) + generator.gumbel(size=(n, 4)), axis=1)
@@ -341,9 +343,9 @@ def test_large_data_in_memory_starts_on_a_sample_of_its_own():
 
 
 def of_many_rows():
-    """Samples of few features, of which 48 MB hold more than a round needs."""
+    """Samples of few features, of which 32 MB hold more than a round needs."""
     generator = np.random.default_rng(0)
-    X = generator.integers(-3, 4, (700_000, 25)).astype(np.int8)
+    X = generator.integers(-3, 4, (400_000, 25)).astype(np.int8)
     y = np.argmax(
         X[:, :10] @ generator.standard_normal((10, 4)) + 6 * generator.gumbel(size=(len(X), 4)), axis=1
     )
@@ -354,7 +356,7 @@ def of_many_rows():
 def test_of_a_sample_that_is_larger_than_a_round_needs_a_part_is_trained_on(monkeypatch):
     monkeypatch.setattr(in_memory, "MANY_ENTRIES", 100_000)
     dataset = of_many_rows()
-    options = {"alpha": 0.05, "tol": 1e-5, "fit_intercept": True, "memory_limit": 48_000_000}
+    options = {"alpha": 0.05, "tol": 1e-5, "fit_intercept": True, "memory_limit": 32_000_000}
     kept = Kept()
     streamed = solve(dataset, checkpoint=kept, engine=ThreadEngine(1), **options)
     assert streamed.plan is None

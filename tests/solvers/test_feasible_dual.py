@@ -154,7 +154,7 @@ def test_other_chunks_take_back_what_the_first_cannot(loss, residuals_of, alpha,
     That goes for all 40 candidates also where sweeps have memory for those of the longest gradients only.
     """
     alpha *= times
-    plan = replace(PLAN, most_candidates=most, free_bytes=60_000)
+    plan = replace(PLAN, most_candidates=most, free_bytes=60_000, chunk_bytes=40_000)
     atol = 1e-8 if most == 40 else 1e-6  # in single precision
     X, dataset = made(Weighting())
     near = solve(dataset, alpha=1.1 * alpha, loss=loss, tol=1e-3, fit_intercept=True, memory_limit=1 << 30)

@@ -111,7 +111,7 @@ def test_bounds_of_chunks_enclose_the_optimum(loss, fit_intercept, monkeypatch):
 
 @pytest.mark.slow
 def test_five_thousand_classes_train_within_512_megabytes():
-    dataset = sparse_problem(5000, 1 << 14, 5000, np.random.default_rng(0))
+    dataset = sparse_problem(5000, 1 << 15, 5000, np.random.default_rng(0))
     options = {"alpha": 1e-3, "loss": "multitask_squared_hinge", "fit_intercept": True, "tol": 0.05}
     found = solve(dataset, memory_limit=512 * 10**6, max_passes=2, **options)
     assert found.plan is None

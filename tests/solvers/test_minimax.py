@@ -1,3 +1,4 @@
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -310,10 +311,15 @@ class StoppingCheckpoint(FileCheckpoint):
             raise Stop
 
 
+@cache
+def uninterrupted():
+    X, y, intercept, _ = REFERENCES["digits"]()
+    return X, y, intercept, solve(X, y, intercept, shard_rows=100)
+
+
 @pytest.mark.parametrize("saves", [1, 2, 5, 9])
 def test_going_on_gives_the_same_bits(tmp_path, saves):
-    X, y, intercept, _ = REFERENCES["digits"]()
-    whole = solve(X, y, intercept, shard_rows=100)
+    X, y, intercept, whole = uninterrupted()
     with pytest.raises(Stop):
         solve(X, y, intercept, shard_rows=100, checkpoint=StoppingCheckpoint(tmp_path, saves))
     resumed = solve(X, y, intercept, shard_rows=100, checkpoint=FileCheckpoint(tmp_path))

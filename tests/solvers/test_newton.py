@@ -242,7 +242,7 @@ def any_pair(loss, penalty, n_classes=5, *, intercept=False, ridge=0.0, dtype=np
     y = (likely > 1).astype(int) if sets else likely.argmax(axis=1)
     y[:n_classes] = np.eye(n_classes) if sets else np.arange(n_classes)
     weights = generator.integers(0, 3, n).astype(float)
-    dataset = Dataset.from_arrays(scipy.sparse.csr_matrix(X, dtype=float), y)
+    dataset = Dataset.from_arrays(scipy.sparse.csr_matrix(X, dtype=np.int8), y)
     pair = objective(loss, penalty, ridge=ridge, sets=sets)
     problem = Problem(dataset, pair, ALPHA, weights, np.dtype(dtype), ThreadEngine(n_workers))
     (_, block), *_ = BlockSource(dataset, [(0, 12)], Residency.MEMORY).stream([0])
@@ -374,8 +374,8 @@ def test_any_number_of_workers_gives_the_same_bits_of_the_log_loss(penalty):
 )
 def test_other_pairs_with_and_without_newton_steps_meet_at_the_optimum(loss, penalty, monkeypatch):
     data = load_digits()
-    dataset = Dataset.from_arrays(data.data[:300], data.target[:300])
-    weights = np.random.default_rng(0).integers(0, 3, 300).astype(float)
+    dataset = Dataset.from_arrays(data.data[:200].astype(np.int8), data.target[:200])
+    weights = np.random.default_rng(0).integers(0, 3, 200).astype(float)
     options = {
         "loss": loss, "penalty": penalty, "alpha": 0.16, "memory_limit": 1 << 30, "max_passes": 1000,
         "fit_intercept": True, "sample_weight": weights,

@@ -22,7 +22,7 @@ CIRCLE = np.stack([np.cos(TURNS), np.sin(TURNS)], axis=1)
 def column(loss, n_classes=4, n_samples=30, seed=0):
     """One column over two shards, its samples' scores, and what the kernels take of it."""
     generator = np.random.default_rng(seed)
-    x = np.where(generator.random(n_samples) < 0.6, generator.standard_normal(n_samples), 0.0)
+    x = np.where(generator.random(n_samples) < 0.6, generator.integers(-2, 3, n_samples), 0).astype(np.int8)
     y = generator.integers(0, n_classes, n_samples).astype(np.int32)
     scores = np.full((n_samples, 8), -1e30)
     scores[:, :n_classes] = generator.standard_normal((n_samples, n_classes))

@@ -157,7 +157,7 @@ def test_newton_steps_have_the_derivatives_of_the_definition(loss, intercept):
     Y = (generator.random((n, m)) < 0.3).astype(int)
     Y[0], Y[1] = 0, 1
     weights = generator.integers(0, 3, n).astype(float)
-    dataset = Dataset.from_arrays(X.astype(float), Y)
+    dataset = Dataset.from_arrays(X.astype(np.int8), Y)
     both = objective(loss, "l1/l2", sets=True)
     problem = Problem(dataset, both, 1e-3, weights, np.dtype(np.float64), ThreadEngine(1))
     (_, block), *_ = BlockSource(dataset, [(0, 12)], Residency.MEMORY).stream([0])

@@ -1,6 +1,7 @@
 """Stochastic steps against the same rules sample by sample, and runs over chunks that start from them."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -260,12 +261,17 @@ def test_where_samples_are_sorted_by_class_it_is_given_up():
     assert first <= np.log(5)
 
 
+@cache
+def uninterrupted(weighting):
+    dataset = shuffled(weighting=weighting)
+    options = {"alpha": 1e-2, "loss": "log_loss"}
+    return dataset, options, run(dataset, ROOMY, **options)[0]
+
+
 @pytest.mark.parametrize("saves", [1, 2, 3])
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
 def test_resumed_runs_and_any_threads_give_the_same_bits(saves, weighting):
-    dataset = shuffled(weighting=weighting)
-    options = {"alpha": 1e-2, "loss": "log_loss"}
-    whole, _ = run(dataset, ROOMY, **options)
+    dataset, options, whole = uninterrupted(weighting)
     checkpoint = Stopping(saves)
     with pytest.raises(KeyboardInterrupt):
         run(dataset, ROOMY, checkpoint=checkpoint, **options)

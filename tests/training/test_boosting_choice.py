@@ -178,7 +178,7 @@ def test_a_later_trial_must_be_worth_it(quality, log_loss, wins):
 def test_few_rows_of_several_columns_have_the_mean_of_models(
     tmp_path, few_rounds, n_columns, few_rows, n_models, n_asked
 ):
-    X = np.random.default_rng(6).normal(size=(200, n_columns))
+    X = np.random.default_rng(6).normal(size=(100, n_columns))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     search, data = searched(X, y, few_rows=few_rows)
     found = choose_boosting(search, data, tmp_path)

@@ -64,15 +64,15 @@ def test_a_fit_does_not_replace_another_file(rows, write, tmp_path):
 
 
 def test_a_fit_does_not_replace_the_model_of_other_rows(rows, tmp_path):
-    bigmc.fit(rows, tmp_path / "m", **OPTIONS)
+    bigmc.fit(rows, tmp_path / "m", time_limit=0.0, **OPTIONS)
     rows.write_text(rows.read_text() + "w1 a1,a\n" * 9)
     model = (tmp_path / "m").read_bytes()
     with pytest.raises(BigmcError):
-        bigmc.fit(rows, tmp_path / "m", dataset=tmp_path / "other", **OPTIONS)
+        bigmc.fit(rows, tmp_path / "m", dataset=tmp_path / "other", time_limit=0.0, **OPTIONS)
     for entry in (tmp_path / "m.fit").iterdir():
         entry.unlink()
     with pytest.raises(ModelError, match="not the result of the same command"):
-        bigmc.fit(rows, tmp_path / "m", dataset=tmp_path / "other", **OPTIONS)
+        bigmc.fit(rows, tmp_path / "m", dataset=tmp_path / "other", time_limit=0.0, **OPTIONS)
     assert (tmp_path / "m").read_bytes() == model
 
 

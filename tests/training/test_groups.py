@@ -101,7 +101,7 @@ def test_a_pilot_holds_out_whole_groups():
 def test_a_fit_measures_groups_it_has_not_seen(tmp_path):
     rows = table()
     rows.to_csv(tmp_path / "t.csv", index=False)
-    common = {"text": "text", "label": "label", "memory_limit": "1GB", "ngrams": (1, 1)}
+    common = {"text": "text", "label": "label", "memory_limit": "1GB", "ngrams": (1, 1), "time_limit": 0.0}
     apart = bigmc.fit(tmp_path / "t.csv", tmp_path / "m", group="who", **common)
     mixed = bigmc.fit(tmp_path / "t.csv", tmp_path / "n", **common)
     assert apart["test"]["accuracy"] < 0.7 < 0.95 < mixed["test"]["accuracy"]

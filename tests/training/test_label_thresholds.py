@@ -82,7 +82,7 @@ def test_a_fit_with_thresholds_of_its_own_is_better_by_macro_f1(tags, tmp_path):
 
 @pytest.mark.slow
 def test_every_way_to_predict_keeps_to_the_thresholds(tags, tmp_path):
-    bigmc.fit(tags, tmp_path / "m", memory_limit="1GB", label_thresholds="each")
+    bigmc.fit(tags, tmp_path / "m", memory_limit="1GB", label_thresholds="each", time_limit=0.0)
     model = bigmc.load_model(tmp_path / "m")
     expected = model.decision_function(tags["test"]) > np.array(model.model_.label_threshold)
     np.testing.assert_array_equal(np.asarray(model.predict(tags["test"])), expected)
@@ -96,7 +96,7 @@ def test_every_way_to_predict_keeps_to_the_thresholds(tags, tmp_path):
 
 @pytest.mark.slow
 def test_thresholds_must_be_of_the_classes(tags, tmp_path):
-    bigmc.fit(tags, tmp_path / "m", memory_limit="1GB", label_thresholds="each")
+    bigmc.fit(tags, tmp_path / "m", memory_limit="1GB", label_thresholds="each", time_limit=0.0)
     model = load_model(tmp_path / "m")
 
     with pytest.raises(ModelError, match="2 thresholds for 6"):
