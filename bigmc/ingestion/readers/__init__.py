@@ -11,8 +11,8 @@ from bigmc.ingestion.readers.svmlight import SvmlightFormat
 from bigmc.ingestion.readers.tables import TableFormat
 
 FORMATS: dict[str, Format] = {
-    "csv": DelimitedFormat("csv", ","),
-    "tsv": DelimitedFormat("tsv", "\t"),
+    "csv": DelimitedFormat(","),
+    "tsv": DelimitedFormat("\t"),
     "jsonl": JsonLinesFormat(),
     "parquet": ParquetFormat(),
     "svmlight": SvmlightFormat(),

@@ -41,6 +41,7 @@ class _RangeSurvey(Survey):
     """The smallest and largest index of all records, and whether all labels are integers."""
 
     def __init__(self, hints: ReadHints) -> None:
+        super().__init__()
         self._hints = hints
         self._known = Extent(int(_NONE), -1, True)
 
@@ -82,7 +83,6 @@ class SvmlightFormat(TextFormat):
     float64 and finite; an integer that float64 does not hold makes its row bad.
     """
 
-    name = "svmlight"
     layout = Layout(comment=ord("#"))
 
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:

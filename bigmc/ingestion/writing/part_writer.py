@@ -31,7 +31,7 @@ from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.memory import PIECES_OF_CATEGORIES, Shares
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
-from bigmc.ingestion.readers.matrices import keep_matrix
+from bigmc.ingestion.readers.base import keep_matrix
 from bigmc.ingestion.readers.rejects import Reject, rejects_table
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
@@ -204,8 +204,7 @@ class PartWriter:
         reason = MISSING_IN_SET if is_sets(labels.type) else MISSING
         bad |= dict.fromkeys(np.flatnonzero(find_missing(labels)).tolist(), reason)
         bad |= dict.fromkeys(np.flatnonzero(find_nul_at_end(labels)).tolist(), NUL_AT_END)
-        good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
-        return replace(good, n_bytes=batch.n_bytes), rejects
+        return set_aside(batch, bad, self._part, self._recipe.on_bad_row)
 
     def _label_column(self, batch: Batch) -> pa.Array:
         if self._recipe.label is None:
