@@ -325,7 +325,7 @@ def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints:
     """
     if not features.one_hot and (features.filling is None or not features.numbers):
         return features
-    counts = [LevelCount(levels.column) for levels in features.one_hot]
+    counts = [LevelCount() for _ in features.one_hot]
     means = MeanOfColumns(len(features.numbers))
     filled, dates = ((), ()) if features.filling is None else (features.dense, features.dates)
     columns = tuple(dict.fromkeys((*filled, *dates, *(levels.column for levels in features.one_hot))))
@@ -341,7 +341,9 @@ def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints:
                 means.add(len(filled) + place * len(PARTS) + part, values)
     return replace(
         features,
-        one_hot=tuple(count.levels() for count in counts),
+        one_hot=tuple(
+            count.levels(levels.column) for count, levels in zip(counts, features.one_hot, strict=True)
+        ),
         filling=None if features.filling is None else means.filling(features.filling),
     )
 

@@ -80,7 +80,7 @@ class ColumnFacts:
     """
 
     name: str
-    levels: LevelCount
+    levels: LevelCount = field(default_factory=LevelCount)
     format: ValueFormat | None = None
     n_rows: int = 0
     n_missing: int = 0
@@ -203,7 +203,7 @@ class ColumnFacts:
     def is_shuffled_row_number(self) -> bool:
         """Whether the values are the numbers of the rows, in another order."""
         n_rows = self.row_numbers.n_rows
-        if not self.is_number or self.levels.n_values != n_rows or n_rows < FEWEST_ROWS:
+        if not self.is_number or len(self.levels.counts) != n_rows or n_rows < FEWEST_ROWS:
             return False
         values = as_float(pa.array(self.levels.counts, pa.string())).values
         low, high = values.min(), values.max()
@@ -224,7 +224,7 @@ class ColumnFacts:
     @property
     def is_category(self) -> bool:
         """Whether values repeat: there are few, and at most half as many as rows."""
-        return self.levels.n_values <= min(MOST_LEVELS, max(2, self.n_rows // 2))
+        return len(self.levels.counts) <= min(MOST_LEVELS, max(2, self.n_rows // 2))
 
 
 def _misses_dates(format: ValueFormat, texts: pa.Array) -> bool:

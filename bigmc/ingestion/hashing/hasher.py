@@ -25,7 +25,6 @@ from bigmc.errors import DataError
 from bigmc.ingestion.hashing.row_builder import RowBuilder
 from bigmc.ingestion.hashing.scratch import WordUse, scratch
 from bigmc.ingestion.hashing.unicode import (
-    Nulls,
     case_kept_table,
     first_broken,
     lower_sigmas,
@@ -128,13 +127,17 @@ class TextHasher:
             )
         return cls(**parameters)
 
-    def fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Iterator[tuple[int, int]]:
+    def fold(
+        self, texts: pa.Array | pa.ChunkedArray, use: WordUse = WordUse.JOIN
+    ) -> Iterator[tuple[int, int]]:
         """Fold documents into the thread's `scratch` buffers, batch by batch.
 
         Parameters
         ----------
-        texts, nulls
+        texts
             As for `transform`.
+        use : WordUse
+            What becomes of the words.
 
         Yields
         ------
@@ -143,14 +146,9 @@ class TextHasher:
         n_rows : int
             Number of its documents.
         """
-        return self._fold(texts, nulls, WordUse.JOIN)
-
-    def _fold(
-        self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, use: WordUse
-    ) -> Iterator[tuple[int, int]]:
         tabulate = lower_table if self.lowercase else case_kept_table
         code = ANALYZERS[self.analyzer]
-        for first, piece, offsets, text in string_pieces(texts, nulls):
+        for first, piece, offsets, text in string_pieces(texts):
             table = tabulate(planes_of(text[offsets[0] : offsets[-1]]))
             if self.lowercase:
                 offsets, text = lower_sigmas(offsets, text)
@@ -181,15 +179,13 @@ class TextHasher:
                     row = first_broken(offsets, text, row)
                     raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
 
-    def transform(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Rows:
+    def transform(self, texts: pa.Array | pa.ChunkedArray) -> Rows:
         """Hash documents; thread-safe.
 
         Parameters
         ----------
         texts : pyarrow Array or ChunkedArray of strings
             One document per row.
-        nulls : {"refuse", "empty"}
-            Whether a missing document is an error or an empty document.
 
         Returns
         -------
@@ -202,15 +198,15 @@ class TextHasher:
             For a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
         """
         rows = RowBuilder(len(texts), self.hash_bits)
-        self.hash_into(rows, texts, nulls)
+        self.hash_into(rows, texts)
         result = rows.finish()
         scratch.trim()
         return result
 
-    def hash_into(self, sink: HashSink, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> None:
-        """Hash the n-grams of documents and pass them to `sink`; other parameters as for `transform`."""
+    def hash_into(self, sink: HashSink, texts: pa.Array | pa.ChunkedArray) -> None:
+        """Hash the n-grams of documents, as for `transform`, and pass them to `sink`."""
         single = self.analyzer == "word" and self.ngrams[1] == 1
-        for _, n_rows in self._fold(texts, nulls, WordUse.HASH if single else WordUse.JOIN):
+        for _, n_rows in self.fold(texts, WordUse.HASH if single else WordUse.JOIN):
             if single:
                 sink.add(scratch.units[: n_rows + 1], scratch.hashes, scratch.ones(len(scratch.hashes)))
             else:
