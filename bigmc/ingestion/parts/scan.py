@@ -19,7 +19,7 @@ import pyarrow as pa
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.read import EVERYTHING, named_by_folders, read
 from bigmc.ingestion.parts.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
-from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
+from bigmc.ingestion.readers import DELIMITED, ENDINGS, FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, check_columns
 from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
@@ -34,7 +34,7 @@ from bigmc.ingestion.sources.source import (
     Source,
     compression_of,
     open_text,
-    size_of,
+    status_of,
     unreadable,
 )
 from bigmc.options.raw import FileOptions
@@ -62,7 +62,6 @@ PART_BYTES = 64 << 20
 NO_HINTS = ReadHints()
 USUAL_FILES = FileOptions()
 KNOWN_FORMATS = "the formats are " + ", ".join(sorted(FILE_FORMATS))
-_DELIMITED = ("csv", "tsv")
 
 
 def is_dataset(source: Any) -> bool:
@@ -197,7 +196,7 @@ def dialect_of(path: str, options: FileOptions) -> Dialect:
         If an option does not fit the format of the file.
     """
     format = format_of(path, options)
-    if format not in _DELIMITED and (options.delimiter is not None or options.columns is not None):
+    if format not in DELIMITED and (options.delimiter is not None or options.columns is not None):
         raise DataError(
             f"{path}: --delimiter and --columns are for delimited text, but this is {format}",
             "leave them out, or give --format csv",
@@ -358,8 +357,7 @@ def bytes_per_row(source: Source) -> float:
         arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
         return sum(int(array.nbytes) for array in arrays) / rows
     if source.format == "parquet":
-        n_rows = count_rows(source.path)
-        return size_of(source.path) / max(1, n_rows)
+        return status_of(source.path).n_bytes / max(1, count_rows(source.path))
     try:
         with open_text(source) as stream:
             head = bytes(stream.read(1 << 20))
@@ -371,7 +369,7 @@ def bytes_per_row(source: Source) -> float:
 def _count_records(head: bytes, source: Source) -> int:
     """Count the records at the beginning of a text file; a quoted CSV field may hold many lines."""
     n_lines = head.count(b"\n")
-    if source.format not in ("csv", "tsv") or b'"' not in head:
+    if source.format not in DELIMITED or b'"' not in head:
         return n_lines
     try:
         text = io.StringIO(head.decode("utf-8", "replace"), newline="")
