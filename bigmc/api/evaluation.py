@@ -94,8 +94,7 @@ def evaluate(
         new rows.
     """
     from bigmc.engine.processes import prompt_release
-    from bigmc.inference.evaluate import evaluate as evaluate_parts
-    from bigmc.inference.evaluate import meant_labels
+    from bigmc.inference import evaluate as evaluation
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.saved_sums import NOT_SAVED, clear_beside, saved_beside
@@ -123,9 +122,7 @@ def evaluate(
         on_own_rows = isinstance(data, Dataset) and _is_trained_on(known, data, asked.split)
 
         def measured(saved: SavedSums) -> Evaluation:
-            figures = evaluate_parts(known, samples, asked, resources, saved, counted)
-            if asked.propensities is not None:
-                figures["propensities"] = asked.propensities
+            figures = evaluation.evaluate(known, samples, asked, resources, saved, counted)
             if on_own_rows:
                 figures["trained_on_these_rows"] = True
             return figures
@@ -136,7 +133,7 @@ def evaluate(
             raise DataError("the model is only in memory", "save it first, or leave out to")
         place = str(model if is_remote(model) else Path(model).resolve())
         subject = Subject(place, source.sha256, *_identity(data, asked), len(known.used_features))
-        labels = [*known.classes.tolist(), *meant_labels(samples.classes, known.classes)]
+        labels = [*known.classes.tolist(), *evaluation.meant_labels(samples.classes, known.classes)]
         figures = stored_figures(output, subject, asked, labels)
         if figures is not None:
             clear_beside(output)
@@ -255,8 +252,8 @@ def report(
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
     from bigmc.engine.processes import prompt_release
+    from bigmc.inference import evaluate as evaluation
     from bigmc.inference import inspection
-    from bigmc.inference.evaluate import evaluate as evaluate_parts
     from bigmc.inference.saved_sums import saved_beside
     from bigmc.reporting import page
     from bigmc.store.dataset import Dataset
@@ -285,7 +282,7 @@ def report(
             if stored.sha256 and data.path:
                 made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
             with saved_beside(output, made) as saved:
-                figures = evaluate_parts(loaded, samples, measured, resources, saved)
+                figures = evaluation.evaluate(loaded, samples, measured, resources, saved)
             result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
             result["n_samples"] = figures["n_samples"]
             evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}

@@ -110,10 +110,6 @@ class PredictionJob:
     def _folder(self) -> WorkFolder:
         return WorkFolder.of(self.output.path, _WORK_FILES)
 
-    @property
-    def _work(self) -> Path:
-        return self._folder.path
-
     def _made(self, source: PredictionInput) -> Mapping[str, Any] | None:
         """Return the inputs of the result; None if one is only in memory."""
         data = source.identity
@@ -135,8 +131,9 @@ class PredictionJob:
         self.output.refuse_existing(if_exists)
         if self.options.on_bad_row == "quarantine":
             self.output.refuse_existing_rejects(if_exists)
-        result, rejects = self._work / RESULT, self._work / REJECTS
-        with Journal(self._work, made) as journal:
+        work = self._folder.path
+        result, rejects = work / RESULT, work / REJECTS
+        with Journal(work, made) as journal:
             plan, predictor = source.plan(self.model, self.options, self.resources, journal.part_bytes)
             journal.keep_only(plan.part_bytes)
             with disk.output(result) as file:
