@@ -76,7 +76,6 @@ class ColumnFacts:
         The first line or row of each.
     row_numbers : RowNumbers
         Whether the column numbers the rows.
-    use : Use
     """
 
     name: str
@@ -190,14 +189,9 @@ class ColumnFacts:
         return f"{doubt.reason}; --value-format {self.name}=EXAMPLE decides, for example {doubt.example}"
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no row has a value."""
-        return self.n_missing == self.n_rows
-
-    @property
     def is_useful(self) -> bool:
-        """Whether the column can be a feature."""
-        return not (self.unfit or self.is_empty)
+        """Whether the column can be a feature, and a row has a value."""
+        return not self.unfit and self.n_missing < self.n_rows
 
     @property
     def is_shuffled_row_number(self) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.column_facts import ColumnFacts, Use
-from bigmc.ingestion.columns.odd_values import told
+from bigmc.ingestion.columns.odd_values import note_on_odd
 from bigmc.ingestion.columns.patterns import expand_given
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, category_texts
 from bigmc.ingestion.columns.value_formats import MISSING_TEXTS, ValueFormats
@@ -37,7 +37,6 @@ class ColumnKinds(NamedTuple):
 
     Attributes
     ----------
-    options : IngestKeywords
     left_out : tuple of str
         Columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if no columns
         are named.
@@ -58,12 +57,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     numbers, categories of few values, and else texts. Patterns become the columns that they match. Categories
     of few values become indicators where no text is hashed beside them. Missing numbers and dates are filled
     with the mean; where there are any, or values of the sample are missing, missing texts and categories are
-    empty ones. What was given stays.
-
-    Raises
-    ------
-    DataError
-        If a named column is missing, no row can be read, or no column is usable.
+    empty ones. What was given stays. `DataError` if a named column is missing, no row can be read, or no
+    column is usable.
     """
     if read_once(source):
         return ColumnKinds(options)  # do not consume sources that can be read only once
@@ -201,7 +196,7 @@ def _notes(columns: Sequence[ColumnFacts]) -> Iterator[str]:
         if column.is_object:
             yield f"{column.name} is an object; name its fields to use them: --text {column.name}.FIELD"
         if column.odd:
-            yield told(column.name, column.odd, column.n_rows, column.odd_places)
+            yield note_on_odd(column.name, column.odd, column.n_rows, column.odd_places)
         yield from _notes_on_ids(column)
         if column.inexact:
             use = "left out" if column.unfit else "categories"

@@ -20,7 +20,7 @@ _DAY = 86_400_000_000
 """Microseconds."""
 _FIRST_DAY = np.datetime64("2000-01-01", "D").astype("datetime64[us]").astype(np.int64)
 
-PARTS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[Any]]] = MappingProxyType(
+DATE_PARTS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[Any]]] = MappingProxyType(
     {
         "day": lambda times: np.floor((times - _FIRST_DAY) / _DAY),
         "month": lambda times: times.view("datetime64[us]").astype("datetime64[M]").astype(int) % 12 + 1,
@@ -34,7 +34,7 @@ day of the week with Monday as 0, and hours since midnight. Times with a zone ar
 
 def part_names(columns: Sequence[str]) -> Iterator[str]:
     """Yield the names of the features of date columns."""
-    return (f"{column} ({part})" for column in columns for part in PARTS)
+    return (f"{column} ({part})" for column in columns for part in DATE_PARTS)
 
 
 def is_date(kind: pa.DataType) -> bool:
@@ -43,7 +43,7 @@ def is_date(kind: pa.DataType) -> bool:
 
 
 def as_dates(column: pa.Array, format: str = ISO, missing: Sequence[str] = ()) -> Floats:
-    """Return a column of dates or times, or of texts, as the numbers of `PARTS`.
+    """Return a column of dates or times, or of texts, as the numbers of `DATE_PARTS`.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def as_dates(column: pa.Array, format: str = ISO, missing: Sequence[str] = ()) -
         plain = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
         absent, unreadable = null_mask(column), np.zeros(len(column), bool)
         times = plain.fill_null(0).to_numpy(zero_copy_only=False)
-    values = np.column_stack([part(times) for part in PARTS.values()]).astype(np.float64)
+    values = np.column_stack([part(times) for part in DATE_PARTS.values()]).astype(np.float64)
     values[absent | unreadable] = np.nan
     return Floats(values, absent, unreadable)
 

@@ -268,13 +268,7 @@ class FeatureSpec:
         return bad
 
     def check_types(self, schema: pa.Schema) -> None:
-        """Raise an error if the type of a column does not fit its use.
-
-        Raises
-        ------
-        DataError
-            For the first such column; the message names the column and an option that fits.
-        """
+        """Raise `DataError` if the type of a column does not fit its use, naming an option that fits."""
         for names, fits, wanted, cure in (
             (self.text, is_text, "text", "name it with --categorical, --numeric or --dense"),
             (self.category_columns, _is_category, "a category", "give text, integers or booleans"),
@@ -290,8 +284,9 @@ class FeatureSpec:
         """Return the categorical columns of a batch without bad rows, given those of an earlier batch."""
         earlier = dict(zip(self.categorical, before, strict=False))
         columns = {name: table.column(name) for name in self.categorical}
-        if self.fills:
-            columns = {name: _without_nulls(column) for name, column in columns.items()}
+        if self.fills:  # missing ones are empty texts
+            with_null = [name for name, column in columns.items() if null_mask(column).any()]
+            columns |= {name: category_texts(columns[name]) for name in with_null}
         return [categories_of(column, name, earlier.get(name)) for name, column in columns.items()]
 
     def texts(self, table: pa.RecordBatch) -> list[pa.Array]:
@@ -346,10 +341,7 @@ class FeatureSpec:
     def mapped(self, samples: Samples) -> Samples:
         """Apply the feature map, if any, to dense samples.
 
-        Raises
-        ------
-        DataError
-            If there is one and the samples are sparse, or have another number of features.
+        `DataError` if there is one and the samples are sparse, or have another number of features.
         """
         if self.map is None:
             return samples
@@ -372,8 +364,3 @@ def _is_plain(column: pa.Array) -> bool:
         return False
     values = column.to_numpy()
     return bool(len(values) == 0 or np.abs(values).max() < EXACT_INTEGERS)  # False for NaN
-
-
-def _without_nulls(column: pa.Array) -> pa.Array:
-    """Return categories with empty texts for missing ones."""
-    return category_texts(column) if null_mask(column).any() else column

@@ -66,7 +66,6 @@ class Numbers:
 
     Parameters
     ----------
-    table : RecordBatch
     value_formats : ValueFormats
         How texts of its columns are written.
     """

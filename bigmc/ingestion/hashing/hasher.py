@@ -67,6 +67,8 @@ class HashSink(Protocol):
 class TextHasher:
     """Converts texts to hashed counts of words or characters, like scikit-learn's HashingVectorizer.
 
+    `DataError` if a parameter is invalid.
+
     Parameters
     ----------
     analyzer : {"word", "char", "char_wb"}
@@ -78,11 +80,6 @@ class TextHasher:
         ``2**hash_bits`` features, 1 to 30.
     lowercase : bool
         Lower-case the text first, as `str.lower` does.
-
-    Raises
-    ------
-    DataError
-        If a parameter is invalid.
     """
 
     analyzer: Analyzer = "word"
@@ -182,6 +179,8 @@ class TextHasher:
     def transform(self, texts: pa.Array | pa.ChunkedArray) -> Rows:
         """Hash documents; thread-safe.
 
+        `DataError` for a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
+
         Parameters
         ----------
         texts : pyarrow Array or ChunkedArray of strings
@@ -191,11 +190,6 @@ class TextHasher:
         -------
         Rows
             Signed counts, int16 if all of this batch fit, else int32.
-
-        Raises
-        ------
-        DataError
-            For a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
         """
         rows = RowBuilder(len(texts), self.hash_bits)
         self.hash_into(rows, texts)
@@ -271,13 +265,7 @@ def hash_names(names: Sequence[str], hash_bits: int) -> tuple[NDArray[np.int32],
 
 
 def hash_strings(strings: pa.Array) -> NDArray[np.uint32]:
-    """Return the hash of each string.
-
-    Raises
-    ------
-    DataError
-        If one is missing.
-    """
+    """Return the hash of each string; `DataError` if one is missing."""
     hashes = np.empty(len(strings), np.uint32)
     for first, piece, offsets, text in string_pieces(strings):
         buffer = np.empty(int(np.diff(offsets).max()) + kernel.PADDING, np.uint8)

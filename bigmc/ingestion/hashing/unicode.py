@@ -142,6 +142,8 @@ def string_pieces(
 ) -> Iterator[tuple[int, pa.Array, NDArray[np.int64], NDArray[np.uint8]]]:
     """Walk through the strings of an Arrow array by pieces of some megabytes.
 
+    `DataError` if the array holds no strings, or a null.
+
     Parameters
     ----------
     texts : pyarrow Array or ChunkedArray
@@ -159,11 +161,6 @@ def string_pieces(
         Where each string begins and ends in ``data``.
     data : uint8 array
         The UTF-8 bytes, not copied.
-
-    Raises
-    ------
-    DataError
-        If the array holds no strings, or a null.
     """
     if texts.null_count:
         row = pc.index(texts.is_null(), True).as_py()

@@ -78,6 +78,9 @@ def expand_sources(
 ) -> list[Source]:
     """Return the files or arrays of the user's sources, in a fixed order.
 
+    `DataError` for a file that is missing, listed twice or of an unknown format, an empty pattern, a mixture
+    of formats, and data that can be read only once.
+
     Parameters
     ----------
     source : path, glob, directory, address, array, table, or a list of these
@@ -97,12 +100,6 @@ def expand_sources(
     -------
     list of Source
         Of one format: files sorted within a glob or directory, else as listed.
-
-    Raises
-    ------
-    DataError
-        For a file that is missing, listed twice or of an unknown format, an empty pattern, a mixture
-        of formats, and data that can be read only once.
     """
     items = list(source) if isinstance(source, list | tuple) else [source]
     if labels is not None:
@@ -158,13 +155,7 @@ def _check_alike(sources: list[Source]) -> None:
 
 
 def format_of(path: str, options: FileOptions) -> str:
-    """Return the format of a file.
-
-    Raises
-    ------
-    DataError
-        If neither an option nor the extension determines it.
-    """
+    """Return the format of a file; `DataError` if neither an option nor the extension determines it."""
     if options.format is not None:
         if options.format not in FILE_FORMATS:
             raise DataError(f"unknown format {options.format!r}", KNOWN_FORMATS)
@@ -188,13 +179,7 @@ def format_of(path: str, options: FileOptions) -> str:
 
 
 def dialect_of(path: str, options: FileOptions) -> Dialect:
-    """Return the dialect of a text file.
-
-    Raises
-    ------
-    DataError
-        If an option does not fit the format of the file.
-    """
+    """Return the dialect of a text file; `DataError` if an option does not fit the format of the file."""
     format = format_of(path, options)
     if format not in DELIMITED and (options.delimiter is not None or options.columns is not None):
         raise DataError(
@@ -220,12 +205,7 @@ def list_files(path: str) -> list[str]:
     """Return the files of a path, a pattern, a folder or an address, sorted within a folder.
 
     Hidden files and those that begin with ``_`` are skipped unless named explicitly, and so are datasets of
-    bigmc in a folder.
-
-    Raises
-    ------
-    DataError
-        If there is none.
+    bigmc in a folder. `DataError` if there is none.
     """
     if is_remote(path):
         return list_address(path)
@@ -276,6 +256,8 @@ def schema(
 ) -> pa.Schema:
     """Return the columns of the sources; raise an error if a requested one is missing.
 
+    `DataError` if a source lacks a column, or has it with another type than the hints allow.
+
     Parameters
     ----------
     sources : sequence of Source
@@ -287,11 +269,6 @@ def schema(
     -------
     pyarrow.Schema
         Names and types, those that hold the values of all sources; empty for svmlight and arrays.
-
-    Raises
-    ------
-    DataError
-        If a source lacks a column, or has it with another type than the hints allow.
     """
     if sources[0].format == "parquet":
         check_footers([source.path for source in sources], hints.record_limit)

@@ -92,7 +92,7 @@ class DelimitedFormat(TextFormat):
                 f"{chunk.path}:{chunk.lines[0]}: the header cannot be read ({error})",
                 "look for a quote that is never closed",
             ) from error
-        names = _with_names(names)
+        names = [name if name.strip() else f"column {place}" for place, name in enumerate(names, 1)]
         check_columns(chunk.path, [name for name, times in Counter(names).items() if times > 1][:1], names)
         return names
 
@@ -131,11 +131,6 @@ class DelimitedFormat(TextFormat):
             counted = f"{table.num_rows} rows parsed, {len(kept)} records counted"
             raise _unparsable(chunk, counted, "please report this file; it is cut into records in two ways")
         return Parsed(kept, _one_batch(table), reasons=ragged, is_utf8=decodable)
-
-
-def _with_names(names: Sequence[str]) -> list[str]:
-    """Return the names of a header; a column without one is named by its place, such as ``column 3``."""
-    return [name if name.strip() else f"column {place}" for place, name in enumerate(names, 1)]
 
 
 @dataclass(frozen=True)

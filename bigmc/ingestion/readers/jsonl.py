@@ -73,10 +73,6 @@ def _integers(values: Sequence[int]) -> Any:
         return pa.string()
 
 
-def _decoded(text: str) -> Any:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
-
-
 class JsonLinesFormat(TextFormat):
     """Files with one JSON object per line.
 
@@ -128,7 +124,7 @@ class JsonLinesFormat(TextFormat):
 
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
         """Parse a chunk, except lines that are not one object with the columns' types."""
-        schema = _decoded(part.options["schema"])
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(part.options["schema"])))
         wanted = list(schema.names if columns is None else columns)
         check_columns(part.path, wanted, with_fields(schema).names)
         parsed = _parsed(chunk, only(schema, wanted))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, batch_of_rows, number
-from bigmc.ingestion.readers.tables import even_stops, in_memory, row_ranges
+from bigmc.ingestion.readers.tables import even_stops, row_ranges, source_in_memory
 from bigmc.ingestion.sources.source import Source
 from bigmc.kernels.records import first_not_finite
 from bigmc.options.ingest import Missing
@@ -118,7 +118,7 @@ class MatrixFormat:
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Read the rows of a part; a chunk of a dask array is computed whole, in this thread."""
-        known = in_memory(part, source)
+        known = source_in_memory(part, source)
         array, labels = known.data, known.labels
         offset = 0
         if part.format == "dask":

@@ -170,7 +170,9 @@ class ParquetFormat:
             last = group == metadata.num_row_groups - 1
             if (n_bytes >= part_bytes or last) and row > part_row:
                 groups = range(start, group + 1)
-                resident = max(_resident(metadata.row_group(g), columns) for g in groups)
+                entries = (metadata.row_group(g) for g in groups)
+                # reading takes all open pages, or one whole column
+                resident = max(min(_pages(e, columns), _largest_column(e, columns)) for e in entries)
                 parts.append(
                     Part(
                         path=source.path,
@@ -223,11 +225,6 @@ def _pages(entry: Any, columns: Sequence[int]) -> int:
         size = column.total_uncompressed_size
         total += min(size, max(PAGE_BYTES, PAGE_VALUES * size // max(1, column.num_values)))
     return total
-
-
-def _resident(entry: Any, columns: Sequence[int]) -> int:
-    """Return the bytes needed to read a row group: all open pages, or one whole column."""
-    return min(_pages(entry, columns), _largest_column(entry, columns))
 
 
 def _largest_column(entry: Any, columns: Sequence[int]) -> int:

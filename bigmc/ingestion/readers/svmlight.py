@@ -105,8 +105,8 @@ class SvmlightFormat(TextFormat):
 def _unusable(part: Part, chunk: Chunk, parsed: Parsed) -> dict[int, str]:
     """Return the parsed records whose numbers cannot be stored, by position, with the reason."""
     matrix, labels = parsed.matrix, parsed.labels
-    if matrix is None or labels is None:
-        raise ValueError("svmlight records have features and labels")
+    assert matrix is not None
+    assert labels is not None
     base = part.options["first_index"]
     bad = bad_entries(matrix, len(labels), "refuse").items()
     wrong = {i: f"feature {feature + base} is {value}" for i, (feature, value) in bad}

@@ -14,7 +14,7 @@ from bigmc.ingestion.readers.plain_types import bytes_of, plain_schema
 from bigmc.ingestion.sources.source import Source
 
 
-def in_memory(part: Part, source: Source | None) -> Source:
+def source_in_memory(part: Part, source: Source | None) -> Source:
     """Return the source of a part in memory, which the part does not carry itself."""
     if source is None or source.data is None:
         raise DataError(
@@ -66,7 +66,7 @@ class TableFormat:
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Read the rows of a part."""
-        table = in_memory(part, source).data
+        table = source_in_memory(part, source).data
         wanted = list(table.schema.names if request.columns is None else request.columns)
         check_columns(part.path, wanted, with_fields(table.schema).names)
         step = max(1, part.n_rows * request.batch_bytes // max(1, part.n_bytes))

@@ -130,12 +130,8 @@ class TextFormat(ABC):
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
         """Cut each file at the first record after every ``part_bytes``.
 
-        Raises
-        ------
-        MemoryLimitError
-            If a record is longer than memory allows; it names the limit that would do for all.
-        DataError
-            If a record is longer than any may be, or a file cannot be read.
+        `MemoryLimitError` if a record is longer than memory allows; it names the limit that would do for all;
+        `DataError` if a record is longer than any may be, or a file cannot be read.
         """
         limit = hints.record_limit
         begun = [self.begin(source) for source in sources]

@@ -15,10 +15,7 @@ from bigmc.options.raw import OnBadRow
 def set_aside(batch: Batch, bad: Bad, part: Part, on_bad_row: OnBadRow) -> tuple[Batch, list[Reject]]:
     """Return the batch without its bad rows, and these with their reasons.
 
-    Raises
-    ------
-    DataError
-        At the first bad row, if it stops the run.
+    `DataError` at the first bad row, if it stops the run.
     """
     if not bad:
         return batch, []
