@@ -334,7 +334,8 @@ def bytes_per_row(source: Source) -> float:
         arrays = (source.data.data, source.data.indices) if source.format == "sparse" else (source.data,)
         return sum(int(array.nbytes) for array in arrays) / rows
     if source.format == "parquet":
-        return status_of(source.path).n_bytes / max(1, count_rows(source.path))
+        n_rows = count_rows(source.path)
+        return status_of(source.path).n_bytes / max(1, n_rows)
     try:
         with open_text(source) as stream:
             head = bytes(stream.read(1 << 20))
