@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from bigmc import budget
-from bigmc.api.resolve import Size, is_folder, model_of
-from bigmc.engine import EngineLike, opened
+from bigmc.api.resolve import Size, is_folder, model_of, resources_of
+from bigmc.engine import EngineLike
 from bigmc.errors import DataError
 from bigmc.options.ingest import IngestKeywords, IngestOptions, given_options
 from bigmc.progress import ProgressCallback, silent
@@ -125,11 +124,9 @@ def ingest(
     DataError
         If the input is invalid; the message names file, line and cure.
     """
-    from bigmc.engine.processes import prepare_process
-
-    with opened(engine, prepare_process) as workers:
-        limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        return _ingest_job(source, to, options, append, limit).run(workers, progress)
+    with resources_of(memory_limit, engine, progress) as resources:
+        job = _ingest_job(source, to, options, append, resources.memory_limit)
+        return job.run(resources.engine, progress)
 
 
 def ingest_part(
@@ -169,11 +166,9 @@ def ingest_part(
     number, count = part
     if not 0 <= number < count:
         raise DataError(f"part {number} of {count}", "count the parts from 0")
-    from bigmc.engine.processes import prepare_process
-
-    with opened(engine, prepare_process) as workers:
-        limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        return _ingest_job(source, to, options, append, limit).run_part(number, count, workers, progress)
+    with resources_of(memory_limit, engine, progress) as resources:
+        job = _ingest_job(source, to, options, append, resources.memory_limit)
+        return job.run_part(number, count, resources.engine, progress)
 
 
 def open_dataset(path: str | Path) -> Dataset:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from bigmc.api.resolve import Limits, Size, model_source
+from bigmc.api.resolve import Size, model_source, resources_of
 from bigmc.engine import EngineLike, Resources
 from bigmc.errors import DataError
 from bigmc.options.inference import EvaluateKeywords, EvaluateOptions, ReportKeywords, ReportOptions
@@ -94,7 +93,8 @@ def evaluate(
         the model was trained on this split, as `fit` does after its test: then the figures say nothing of
         new rows.
     """
-    from bigmc.inference.evaluate import meant_labels
+    from bigmc.engine.processes import prompt_release
+    from bigmc.inference import evaluate as evaluation
     from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.saved_sums import NOT_SAVED, clear_beside, saved_beside
@@ -110,21 +110,30 @@ def evaluate(
     if to is not None:
         refuse_inputs(to, [model, read])
     output = None if to is None else Output.at(to)
-    with model_source(model) as source, Limits(memory_limit, engine, progress).resources() as resources:
+    with (
+        model_source(model) as source,
+        resources_of(memory_limit, engine, progress) as resources,
+        prompt_release(),
+    ):
         if named and isinstance(data, RawInput) and data.sources[0].format not in MATRICES:
             asked = _with_labels_of(source.outline.label_source, asked)
         known, samples = _loaded(source, data, asked, resources)
         counted = data[asked.propensities] if asked.propensities and isinstance(data, Dataset) else None
-        measured = functools.partial(_measured, known, samples, asked, resources, counted)
-        if isinstance(data, Dataset) and _is_trained_on(known, data, asked.split):
-            measured = functools.partial(_measured_on_own_rows, measured)
+        on_own_rows = isinstance(data, Dataset) and _is_trained_on(known, data, asked.split)
+
+        def measured(saved: SavedSums) -> Evaluation:
+            figures = evaluation.evaluate(known, samples, asked, resources, saved, counted)
+            if on_own_rows:
+                figures["trained_on_these_rows"] = True
+            return figures
+
         if output is None:
             return measured(NOT_SAVED)
         if source.sha256 is None or not isinstance(model, str | Path):
             raise DataError("the model is only in memory", "save it first, or leave out to")
         place = str(model if is_remote(model) else Path(model).resolve())
         subject = Subject(place, source.sha256, *_identity(data, asked), len(known.used_features))
-        labels = [*known.classes.tolist(), *meant_labels(samples.classes, known.classes)]
+        labels = [*known.classes.tolist(), *evaluation.meant_labels(samples.classes, known.classes)]
         figures = stored_figures(output, subject, asked, labels)
         if figures is not None:
             clear_beside(output)
@@ -185,30 +194,6 @@ def _loaded(
     return source.load(), samples
 
 
-def _measured(
-    model: Model,
-    samples: LabelledInput,
-    options: EvaluateOptions,
-    resources: Resources,
-    counted: Dataset | None,
-    saved: SavedSums,
-) -> Evaluation:
-    """Return the figures of a model, with the split of the propensities."""
-    from bigmc.inference import evaluate as evaluation
-
-    figures = evaluation.evaluate(model, samples, options, resources, saved, counted)
-    if options.propensities is not None:
-        figures["propensities"] = options.propensities
-    return figures
-
-
-def _measured_on_own_rows(measured: Callable[[SavedSums], Evaluation], saved: SavedSums) -> Evaluation:
-    """Return figures marked as those of rows that the model was trained on."""
-    figures = measured(saved)
-    figures["trained_on_these_rows"] = True
-    return figures
-
-
 def _identity(data: Dataset | RawInput, asked: EvaluateOptions) -> tuple[str, str]:
     """Return the digest of the data and the split of it."""
     from bigmc.inference.raw_input import RawInput
@@ -266,6 +251,8 @@ def report(
     DataError
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
+    from bigmc.engine.processes import prompt_release
+    from bigmc.inference import evaluate as evaluation
     from bigmc.inference import inspection
     from bigmc.inference.saved_sums import saved_beside
     from bigmc.reporting import page
@@ -277,8 +264,8 @@ def report(
     output = Output.at(to)
     result: ReportResult = {"report": str(to), "bytes": 0}
     evaluated: Mapping[str, Any] | None = None
-    with ExitStack() as opened_files:
-        stored = opened_files.enter_context(model_source(model))
+    with ExitStack() as held:
+        stored = held.enter_context(model_source(model))
         if asked.dataset is None:
             loaded = stored.load()
             if fitted is not None and fitted["test"] is not None:
@@ -286,8 +273,8 @@ def report(
                 evaluated = {**fitted["test"], **others, "split": "test", "trained_on": False}
         else:
             data, split = Dataset.open(asked.dataset), asked.split or "test"
-            limits = Limits(memory_limit, engine, progress)
-            resources = opened_files.enter_context(limits.resources())
+            resources = held.enter_context(resources_of(memory_limit, engine, progress))
+            held.enter_context(prompt_release())
             few = stored.outline.n_classes + data.n_classes <= REPORTED_CONFUSION and not data.has_sets
             measured = EvaluateOptions(split=split, per_class=True, confusion=few)
             loaded, samples = _loaded(stored, data, measured, resources)
@@ -295,7 +282,7 @@ def report(
             if stored.sha256 and data.path:
                 made = {"command": "report", "model": stored.sha256, "dataset": data.identity, "split": split}
             with saved_beside(output, made) as saved:
-                figures = _measured(loaded, samples, measured, resources, None, saved)
+                figures = evaluation.evaluate(loaded, samples, measured, resources, saved)
             result["accuracy"], result["macro_f1"] = figures["accuracy"], figures["macro_f1"]
             result["n_samples"] = figures["n_samples"]
             evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}

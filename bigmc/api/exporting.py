@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from bigmc.api.evaluation import evaluate
 from bigmc.api.resolve import Size, model_of
 from bigmc.errors import DataError
-from bigmc.options.inference import EvaluateKeywords
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -79,11 +78,10 @@ def export(
     refuse_inputs(to, [model, dataset])
     output, ending = Output.at(to), Path(to).suffix
     if ending == ".md":
-        options: EvaluateKeywords = {"split": split}
         figures = None
         if dataset is not None:
             # Given by its path, so a model too large for the limit is not read.
-            figures = evaluate(model, dataset, memory_limit=memory_limit, **options)
+            figures = evaluate(model, dataset, memory_limit=memory_limit, split=split)
         name = Path(model).name if isinstance(model, str | Path) else "model"
         content = model_card(model_of(model), name, figures).encode()
     elif ending == ".onnx":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from bigmc import budget
 from bigmc.api.data import ingest
-from bigmc.api.resolve import Size, local_folder
-from bigmc.engine import EngineLike, Resources, opened
+from bigmc.api.resolve import Size, local_folder, resources_of
+from bigmc.engine import EngineLike, Resources
 from bigmc.errors import DataError
 from bigmc.options.declare import time_limit_of
 from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions, columns_of, given_options
@@ -103,14 +104,13 @@ def fit(
         ``peak_memory_bytes``.
     """
     from bigmc.engine.ahead import Ahead
-    from bigmc.engine.processes import prepare_process, prompt_release
+    from bigmc.engine.processes import prompt_release
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import Output, OutputKind, refuse_inputs
-    from bigmc.training.fit import Fit
-    from bigmc.training.fit_target import refuse_other_file
+    from bigmc.training.fit import Fit, refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
     from bigmc.training.limits import Limits, tidy_after
     from bigmc.training.winner import Splits
@@ -128,13 +128,17 @@ def fit(
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
     asked_seconds = time_limit_of(time_limit)
     kinds = ColumnKinds({})
-    with opened(engine, prepare_process) as workers, prompt_release(), Ahead(workers) as ahead:
-        limit = budget.resolve_limit(memory_limit, workers.process_memory)
+    with (
+        resources_of(memory_limit, engine, progress) as resources,
+        prompt_release(),
+        Ahead(resources.engine) as ahead,
+    ):
+        limit = resources.memory_limit
         if is_dataset(source):
             data, refit = Dataset.open(source), False
             ahead.expect(FIRST_FIT, _kinds(data.features), limit)
         else:
-            resources = Resources(workers, limit, progress, started + asked_seconds)
+            resources = replace(resources, ends=started + asked_seconds)
             data, kinds = _raw_data(source, target, dataset, given_options(options), resources, ahead)
             forget_tables()  # training hashes nothing
             tidy_after(data)
@@ -144,7 +148,7 @@ def fit(
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         limits = Limits(limit, seconds, max_features, asked_seconds=asked_seconds)
         with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
-            result = Fit(data, target, splits, limits, workers, progress).run()
+            result = Fit(data, target, splits, limits, resources.engine, progress).run()
     result["columns"] = _columns(data.features, kinds.left_out)
     result["value_formats"], result["notes"] = _value_formats(data.features), [*kinds.notes, *result["notes"]]
     result["n_quarantined"] = data.info().get("n_quarantined", 0)

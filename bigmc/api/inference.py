@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bigmc import budget
-from bigmc.api.resolve import Limits, Size, model_of, model_source
+from bigmc.api.resolve import Size, model_of, model_source, resources_of
 from bigmc.engine import EngineLike
 from bigmc.errors import DataError
 from bigmc.options.inference import PredictKeywords, PredictOptions
@@ -73,9 +73,11 @@ def predict(
         ``n_samples``, ``n_quarantined``, ``seconds`` and ``peak_memory_bytes``; where there are any,
         ``n_odd_values``, which are no numbers or dates and count as missing as in training.
     """
+    from bigmc.engine.processes import prompt_release
     from bigmc.inference.predict import PredictionCounts, PredictionJob
-    from bigmc.inference.stdin import STDIN, StreamPredictor
+    from bigmc.inference.stdin import StreamPredictor
     from bigmc.inference.writers import refuse_other_formats
+    from bigmc.ingestion.parts.spool import STDIN
     from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 
     started = time.monotonic()
@@ -90,7 +92,11 @@ def predict(
         refuse_inputs(to, [model, source, rows.sources])
         output = refuse_other_formats(Output.at(to))
         if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
-        with model_source(model) as known, Limits(memory_limit, engine, progress).resources() as resources:
+        with (
+            model_source(model) as known,
+            resources_of(memory_limit, engine, progress) as resources,
+            prompt_release(),
+        ):
             job = PredictionJob(known, output, asked, resources)
             counts = job.run(rows, if_exists)
     result: PredictResult = {

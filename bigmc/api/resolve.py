@@ -1,11 +1,11 @@
-"""Resolve arguments of the functions: models or their paths, and limits."""
+"""Resolve arguments of the functions: models or their paths, workers and their memory limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bigmc import budget
 from bigmc.engine import EngineLike, Resources, opened
@@ -83,17 +83,10 @@ def writes_to_stdout(to: str) -> bool:
     return descriptor_of(to) == 1
 
 
-class Limits(NamedTuple):
-    """Memory limit, engine and progress callback for using a model."""
+@contextmanager
+def resources_of(memory_limit: Size, engine: EngineLike, progress: ProgressCallback) -> Iterator[Resources]:
+    """Yield the workers for a call, and the memory limit of each."""
+    from bigmc.engine.processes import prepare_process
 
-    memory: Size
-    engine: EngineLike
-    progress: ProgressCallback
-
-    @contextmanager
-    def resources(self) -> Iterator[Resources]:
-        """Yield the workers and the memory limit of each."""
-        from bigmc.engine.processes import prepare_process, prompt_release
-
-        with opened(self.engine, prepare_process) as workers, prompt_release():
-            yield Resources(workers, budget.resolve_limit(self.memory, workers.process_memory), self.progress)
+    with opened(engine, prepare_process) as workers:
+        yield Resources(workers, budget.resolve_limit(memory_limit, workers.process_memory), progress)

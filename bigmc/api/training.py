@@ -8,9 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Unpack
 
-from bigmc import budget
-from bigmc.api.resolve import Size, local_folder, model_of
-from bigmc.engine import EngineLike, Resources, opened
+from bigmc.api.resolve import Size, local_folder, model_of, resources_of
+from bigmc.engine import EngineLike
 from bigmc.errors import DataError, ModelError
 from bigmc.options.path import PathKeywords, path_options
 from bigmc.progress import ProgressCallback, silent
@@ -76,7 +75,6 @@ def train(
         data cannot be trained on, `StoreError` if there is no dataset, `BusyError` if another process makes
         the model.
     """
-    from bigmc.engine.processes import prepare_process
     from bigmc.options.learners import learner_options
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.object_store import built
@@ -89,7 +87,7 @@ def train(
     refuse_inputs(to, [data, warm_start])
     output = Output.at(to)
     with ExitStack() as held:
-        workers = held.enter_context(opened(engine, prepare_process))
+        resources = held.enter_context(resources_of(memory_limit, engine, progress))
         if output.kind is OutputKind.STREAM:
             target = Path(held.enter_context(TemporaryDirectory(prefix="bigmc-"))) / "model"
         elif output.kind is OutputKind.OBJECT:
@@ -100,8 +98,7 @@ def train(
         if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
         held_out = None if calibrate is None else calibration_rows(calibrate, data[split].n_samples)
         asked = TrainOptions(parameters, split, start, calibration=held_out, if_exists=if_exists)
-        limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        trained = run(data, target, asked, Resources(workers, limit, progress))
+        trained = run(data, target, asked, resources)
         if output.kind is OutputKind.STREAM:
             output.write(target.read_bytes())
     trained["model"] = str(to)
@@ -179,9 +176,7 @@ def sparse_path(
     with ExitStack() as held:
         if_exists = IfExists.REPLACE if overwrite else IfExists.REFUSE
         request = PathRequest(data, folder, asked, _start(warm_start, held), if_exists)
-        workers = held.enter_context(opened(engine))
-        limit = budget.resolve_limit(memory_limit, workers.process_memory)
-        return run(request, Resources(workers, limit, progress))
+        return run(request, held.enter_context(resources_of(memory_limit, engine, progress)))
 
 
 def publish(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.budget import MemoryLimitError
@@ -56,6 +55,8 @@ def evaluate(
         run.add_up(sets, samples.workers(model.outline, resources), count_sets, places, inverse)
         by_label = LabelCounts(sets.right, sets.support, sets.predicted).figures(labels, of_model, options)
         figures = {**sets.figures(n_samples), "n_samples": n_samples, **by_label}
+        if options.propensities is not None:
+            figures["propensities"] = options.propensities
         return cast(Evaluation, figures)
     confusion, probabilities = _count(run, places, resources)
     counts = confusion.counts
@@ -163,23 +164,17 @@ def _count(run: _Pass, places: Places, resources: Resources) -> tuple[ConfusionS
 
 
 def _count_labels(part: LabelledPart, model: Model) -> Pairs:
-    return count_labels(_single(part.labels), part.codes(), model.n_classes)
+    return count_labels(part.labels.to_numpy(), part.codes(), model.n_classes)
 
 
 def _count_probabilities(
     part: LabelledPart, model: Model, of_truth: NDArray[np.int64]
 ) -> tuple[Pairs, ProbabilitySums]:
     """Return the sums of a part; `of_truth` maps the samples' classes to the model's codes, or -1."""
-    labels, scores = _single(part.labels), part.scores()
+    labels, scores = part.labels.to_numpy(), part.scores()
     predicted = np.argmax(scores, axis=1).astype(np.int32)
     chances = model.probabilities(scores)
     return count_labels(labels, predicted, model.n_classes), ProbabilitySums.of(chances, of_truth[labels])
-
-
-def _single(column: pa.ChunkedArray) -> NDArray[np.int32]:
-    """Return a column with one code in every row as an array."""
-    codes: NDArray[np.int32] = column.to_numpy()
-    return codes
 
 
 def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:

@@ -33,9 +33,7 @@ class ConfusionSums:
         truth, predicted, counts = other
         at = self._places.of_truth[truth] * self._places.n_labels + self._places.of_model[predicted]
         self._pairs, places = np.unique(np.concatenate([self._pairs, at]), return_inverse=True)
-        both = np.concatenate([self._counts, counts])
-        self._counts = np.zeros(len(self._pairs), np.int64)
-        np.add.at(self._counts, places, both)
+        self._counts = _sums(places, np.concatenate([self._counts, counts]), len(self._pairs))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the non-zero counts, with their rows and columns."""
@@ -56,17 +54,9 @@ class ConfusionSums:
     def counts(self) -> LabelCounts:
         """The counts of each label in the confusion matrix."""
         truth, predicted = self._places_of_pairs
-        same = truth == predicted
-        return LabelCounts(
-            self._by_label(truth[same], self._counts[same]),
-            self._by_label(truth, self._counts),
-            self._by_label(predicted, self._counts),
-        )
-
-    def _by_label(self, labels: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        sums = np.zeros(self._places.n_labels, np.int64)
-        np.add.at(sums, labels, counts)
-        return sums
+        same, counts, n_labels = truth == predicted, self._counts, self._places.n_labels
+        right = _sums(truth[same], counts[same], n_labels)
+        return LabelCounts(right, _sums(truth, counts, n_labels), _sums(predicted, counts, n_labels))
 
     def figures(self, labels: list[Any]) -> Confusion:
         """Return the confusion of the labels that occur or are predicted."""
@@ -122,6 +112,11 @@ def count_labels(labels: NDArray[np.int32], predicted: NDArray[np.int32], n_clas
     different, counts = np.unique(pairs, return_counts=True)
     true_codes, predicted_codes = np.divmod(different, n_classes)
     return true_codes.astype(np.int32), predicted_codes.astype(np.int32), counts.astype(np.int64)
+
+
+def _sums(places: NDArray[np.int64], counts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Return the sum of the counts of each of ``n`` places."""
+    return np.bincount(places, counts, n).astype(np.int64)  # sums of integers below 2**53 are exact
 
 
 def _ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -18,13 +18,10 @@ from bigmc.inference.samples import feature_spec_of, usable_rows
 from bigmc.ingestion.columns.known_labels import KnownLabels
 from bigmc.ingestion.columns.labels import LabelCoder, agree_on_sets, find_missing, split_labels
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
-from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.readers import DELIMITED, MATRICES
 from bigmc.model import Model, ModelOutline
 from bigmc.options.inference import EvaluateOptions, PredictOptions
 from bigmc.store.shards.label_sets import is_sets, pairs_of, set_column
-
-DELIMITED = ("csv", "tsv")
-"""Formats whose labels are texts; the classes of the model determine their type."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ class LabelledFiles:
         `DataError` if the rows lack a column that the model needs, or the labels; `MemoryLimitError`
         if the memory limit does not allow one worker.
         """
-        if column.name is not None and rows.sources[0].format in DELIMITED:
+        if column.name is not None and rows.sources[0].format in DELIMITED:  # the classes tell the type
             rows = replace(rows, types={column.name: pa.string()})
         plan = rows.parts_within(model, PredictOptions(keep=column.names, scores=True), resources, None)
         workers = plan.engine.n_threads, plan.scratch_bytes
@@ -142,7 +139,7 @@ class LabelledFiles:
         part = self.parts[number]
         labels: list[pa.Array] = []
         scores = [np.empty((0, model.n_classes))]
-        for batch in self._batches(part, self.reading):
+        for batch in self.batches(part, self.reading):
             good, _, rows = usable_rows(batch, part, spec, model.n_features, "fail")
             labels.append(coder.encode(self.column.values(good)))
             scores.append(model.scores(rows))
@@ -151,14 +148,8 @@ class LabelledFiles:
             pa.chunked_array([_recoded(a, of_coder) for a in labels]), np.concatenate(scores), model
         )
 
-    def labels_of(self, part: Part) -> tuple[list[object], bool | None]:
-        """Return the labels of a part, with the type of the source, and whether they are sets."""
-        coder = LabelCoder()
-        for batch in self._batches(part, replace(self.reading, columns=self.column.names or None)):
-            coder.encode(self.column.values(batch))
-        return coder.values, coder.sets
-
-    def _batches(self, part: Part, reading: ReadRequest) -> Iterator[Batch]:
+    def batches(self, part: Part, reading: ReadRequest) -> Iterator[Batch]:
+        """Yield the batches of a part."""
         return read(part, reading, sources=self.rows.sources, base=self.rows.base)
 
     def _engine(self, resources: Resources) -> Engine:
@@ -167,7 +158,11 @@ class LabelledFiles:
 
 
 def _labels_of(part: Part, files: LabelledFiles) -> tuple[list[object], bool | None]:
-    return files.labels_of(part)
+    """Return the labels of a part, with the type of the source, and whether they are sets."""
+    coder = LabelCoder()
+    for batch in files.batches(part, replace(files.reading, columns=files.column.names or None)):
+        coder.encode(files.column.values(batch))
+    return coder.values, coder.sets
 
 
 def _recoded(codes: pa.Array, of_coder: NDArray[np.int32]) -> pa.Array:

@@ -101,6 +101,7 @@ class PredictionJob:
         done = self._done(made)
         if done is None:
             with self._folder.locked():
+                # another process may just have written the same result
                 done = self._done(made) or self._write_new(source, made, if_exists)
         self._folder.clear()
         return done
@@ -108,10 +109,6 @@ class PredictionJob:
     @property
     def _folder(self) -> WorkFolder:
         return WorkFolder.of(self.output.path, _WORK_FILES)
-
-    @property
-    def _work(self) -> Path:
-        return self._folder.path
 
     def _made(self, source: PredictionInput) -> Mapping[str, Any] | None:
         """Return the inputs of the result; None if one is only in memory."""
@@ -130,19 +127,13 @@ class PredictionJob:
     def _write_new(
         self, source: PredictionInput, made: Mapping[str, Any] | None, if_exists: IfExists
     ) -> PredictionCounts:
-        """Write the result, unless another file exists.
-
-        Checked under the lock, so the same result, just written by another process, is recognised.
-        """
+        """Predict missing parts and put the result in place, unless another file is there."""
         self.output.refuse_existing(if_exists)
         if self.options.on_bad_row == "quarantine":
             self.output.refuse_existing_rejects(if_exists)
-        return self._write(source, made)
-
-    def _write(self, source: PredictionInput, made: Mapping[str, Any] | None) -> PredictionCounts:
-        """Predict missing parts and put the result in place."""
-        result, rejects = self._work / RESULT, self._work / REJECTS
-        with Journal(self._work, made) as journal:
+        work = self._folder.path
+        result, rejects = work / RESULT, work / REJECTS
+        with Journal(work, made) as journal:
             plan, predictor = source.plan(self.model, self.options, self.resources, journal.part_bytes)
             journal.keep_only(plan.part_bytes)
             with disk.output(result) as file:

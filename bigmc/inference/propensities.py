@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.inference.top_labels import RANKS
+from bigmc.inference.top_labels import RANKS, hits
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.label_sets import pairs_of
 
@@ -43,10 +43,7 @@ def weighted_sums(
     `top` is the result of `bigmc.inference.top_labels.top_classes`; `rows` and `codes` have one element
     for every label, `inverse` the weight of a hit of each class. The sums have the shape (2, len(RANKS)).
     """
-    n_classes = len(inverse)
-    pairs = np.arange(len(top))[:, None] * n_classes + top
-    hits = np.isin(pairs, rows * n_classes + codes) & (top >= 0)
-    gained = np.where(hits, inverse[top], 0.0).sum(axis=0).cumsum()
+    gained = np.where(hits(top, rows, codes, len(inverse)), inverse[top], 0.0).sum(axis=0).cumsum()
     order = np.lexsort((-inverse[codes], rows))
     starts = np.searchsorted(rows[order], np.arange(len(top)))
     rank = np.arange(len(order)) - starts[rows[order]]

@@ -153,16 +153,13 @@ class SampleReader:
             holds = [any(f"{name}.".startswith(f"{own}.") for name in columns) for own in frame.columns]
             frame = frame.loc[:, holds]
         table = frame if isinstance(frame, pa.Table) else expand_sources(frame)[0].data
-        self._check_columns(with_fields(table.schema).names)
-        return table.select(only(table.schema, columns).names)
-
-    def _check_columns(self, names: Sequence[str]) -> None:
-        missing = [name for name in self.spec.columns if name not in names]
+        names = with_fields(table.schema).names
+        missing = [name for name in columns if name not in names]
         if missing:
             raise DataError(
-                f"the samples have no column {missing[0]!r}",
-                f"the model needs {', '.join(self.spec.columns)}",
+                f"the samples have no column {missing[0]!r}", f"the model needs {', '.join(columns)}"
             )
+        return table.select(only(table.schema, columns).names)
 
     def _file_tables(self, path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
         if isinstance(path, str) and not os.path.exists(path):

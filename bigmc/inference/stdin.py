@@ -21,9 +21,6 @@ from bigmc.options.raw import FileOptions
 from bigmc.store.files.outputs import Output, OutputKind
 from bigmc.store.shards.csr import Rows
 
-STDIN = "-"
-"""Stands for standard input as a source."""
-
 READ_BYTES = 1 << 18
 """Maximum bytes read at once; a row that arrives alone is answered at once."""
 

@@ -31,7 +31,8 @@ from bigmc.model.linear_scoring import LinearScorer
 def score_batches(model: Model, reader: SampleReader, data: Any) -> Iterator[NDArray[np.float64]]:
     """Yield the scores of samples, as for `SampleReader.batches`, in arrays of shape (n_rows, n_classes)."""
     scorer, hasher = model.scorer, reader.spec.hasher
-    if hasher is None or not is_one_text(reader.spec) or not _scores_hashes(scorer):
+    rounded = isinstance(scorer, LinearScorer) and scorer.rounded is not None
+    if hasher is None or not is_one_text(reader.spec) or not rounded:
         for rows in reader.batches(data):
             yield model.scores(rows)
         return
@@ -43,10 +44,6 @@ def score_batches(model: Model, reader: SampleReader, data: Any) -> Iterator[NDA
 def is_one_text(spec: FeatureSpec) -> bool:
     """Return whether samples are one text each and nothing else."""
     return len(spec.text) == 1 and spec.columns == spec.text and spec.map is None and spec.n_own == 0
-
-
-def _scores_hashes(scorer: Any) -> bool:
-    return isinstance(scorer, LinearScorer) and scorer.rounded is not None
 
 
 class TextScores:

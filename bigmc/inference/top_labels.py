@@ -29,6 +29,14 @@ def top_classes(tiles: Iterable[tuple[int, NDArray[np.float64]]], n_rows: int, k
     return codes
 
 
+def hits(
+    top: NDArray[np.int64], rows: NDArray[np.int64], codes: NDArray[np.int64], n_classes: int
+) -> NDArray[np.bool_]:
+    """Return which classes in the result of `top_classes` are labels; parameters as of `top_sums`."""
+    pairs = np.arange(len(top))[:, None] * n_classes + top
+    return np.isin(pairs, rows * n_classes + codes) & (top >= 0)
+
+
 def top_sums(
     top: NDArray[np.int64], rows: NDArray[np.int64], codes: NDArray[np.int64], n_classes: int
 ) -> NDArray[np.float64]:
@@ -38,16 +46,15 @@ def top_sums(
     nDCG is the sum of the gains over that of the best order. `top` is the result of `top_classes`; `rows`
     and `codes` have one element for every label.
     """
-    pairs = np.arange(len(top))[:, None] * n_classes + top
-    is_label = np.isin(pairs, rows * n_classes + codes) & (top >= 0)
+    is_label = hits(top, rows, codes, n_classes)
     n_labels = np.bincount(rows, minlength=len(top))
     gains = 1.0 / np.log2(np.arange(top.shape[1]) + 2.0)
     most = np.concatenate([[0.0], np.cumsum(gains)])
     sums = np.empty((2, len(RANKS)))
     for place, k in enumerate(RANKS):
-        hits = is_label[:, :k]
+        among = is_label[:, :k]
         ideal = most[np.minimum(n_labels, k)]
-        gained = hits @ gains[:k]
-        sums[0, place] = hits.sum() / k
+        gained = among @ gains[:k]
+        sums[0, place] = among.sum() / k
         sums[1, place] = np.divide(gained, ideal, out=np.zeros(len(top)), where=ideal > 0).sum()
     return sums

@@ -63,14 +63,9 @@ class Append:
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Append what the dataset does not have yet and return the dataset.
 
-        Raises
-        ------
-        DataError
-            If a source is invalid or has changed, or an option differs from the dataset's.
-        BusyError
-            If another process appends to the dataset.
-        MemoryLimitError
-            If the memory limit cannot work.
+        `DataError` if a source is invalid or has changed, or an option differs from the dataset's;
+        `BusyError` if another process appends to the dataset; `MemoryLimitError` if the memory limit cannot
+        work.
         """
         with self._job(IfBusy.REFUSE) as job:
             if job is not None:
@@ -118,10 +113,7 @@ class Append:
     def _checked_job(self, sources: list[Source], manifests: list[Manifest], before: Dataset) -> Job:
         """Return the job that appends sources.
 
-        Raises
-        ------
-        DataError
-            If the sources are of another kind, or an option differs from the dataset's.
+        `DataError` if the sources are of another kind, or an option differs from the dataset's.
         """
         options, stored = options_of(manifests[0], self.to)
         if (sources[0].format in MATRICES) != (not stored.columns):
@@ -162,10 +154,7 @@ class Append:
     def _new_sources(self, sources: Sequence[Source], manifests: list[Manifest]) -> list[Source]:
         """Return the sources that the dataset does not have.
 
-        Raises
-        ------
-        DataError
-            If a file was ingested and has changed since.
+        `DataError` if a file was ingested and has changed since.
         """
         known = [source for manifest in manifests for source in manifest.provenance["recipe"]["sources"]]
         files = {source["path"]: source for source in known if "changed" in source}
@@ -219,10 +208,7 @@ class Append:
 def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, FeatureSpec]:
     """Return the options of a dataset, and its fitted features.
 
-    Raises
-    ------
-    StoreError
-        If the manifest does not have them.
+    `StoreError` if the manifest does not have them.
     """
     try:
         recipe = manifest.provenance["recipe"]

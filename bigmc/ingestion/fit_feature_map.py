@@ -39,12 +39,8 @@ def fit_map(
 ) -> Recipe:
     """Return the recipe with its feature map fitted to the rows of its first split.
 
-    The recipe of an append keeps the map of the dataset.
-
-    Raises
-    ------
-    DataError
-        If there are no such rows, or the features cannot be standardised.
+    The recipe of an append keeps the map of the dataset. `DataError` if there are no such rows, or the
+    features cannot be standardised.
     """
     if recipe.mapping is None or recipe.features.map is not None:
         return recipe
@@ -52,7 +48,7 @@ def fit_map(
 
     def fitted() -> Mapping[str, Any]:
         total = Moments(0, np.zeros(1), np.zeros(1))
-        for _, moments in engine.map(moments_of, parts, PartTask.of(sources, recipe, shares, folder)):
+        for _, moments in engine.map(moments_of, parts, PartTask(sources, recipe, shares, folder.absolute())):
             total = total + moments
         if not total.count:
             first = next(iter(recipe.splits))

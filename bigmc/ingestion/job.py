@@ -84,14 +84,8 @@ class Job:
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Do the remaining work and return the dataset.
 
-        Raises
-        ------
-        DataError
-            If the input is invalid, or the target was made with other parameters.
-        BusyError
-            If another process is working on the target.
-        MemoryLimitError
-            If the memory limit cannot work.
+        `DataError` if the input is invalid, or the target was made with other parameters; `BusyError` if
+        another process is working on the target; `MemoryLimitError` if the memory limit cannot work.
         """
         try:
             return self._run(self._at_the_data(engine), progress)
@@ -117,13 +111,7 @@ class Job:
         return Dataset.open(self.to)
 
     def _refuse_small_limit(self, engine: Engine) -> None:
-        """Raise an error if a limit is too small for any source, naming one that is enough.
-
-        Raises
-        ------
-        MemoryLimitError
-            If the limit does not allow one worker.
-        """
+        """Raise `MemoryLimitError` if the limit is too small for any source, naming one that is enough."""
         try:
             self._divide(engine)
         except MemoryLimitError:
@@ -133,10 +121,7 @@ class Job:
     def _scanned(self) -> list[Part]:
         """Split the sources into parts.
 
-        Raises
-        ------
-        MemoryLimitError
-            If a record is too long; it names a limit that is enough for the labels as well.
+        `MemoryLimitError` if a record is too long; it names a limit that is enough for the labels as well.
         """
         part_bytes = self._part_bytes()
         try:
@@ -146,13 +131,7 @@ class Job:
             raise
 
     def _refuse_with_labels(self, longest: int) -> None:
-        """Raise an error if a record does not fit besides the labels of the others.
-
-        Raises
-        ------
-        MemoryLimitError
-            If there are many labels; the message names a limit that is enough for them and the record.
-        """
+        """Raise `MemoryLimitError` if there are many labels, naming a limit for them and that record."""
         limit = self.hints.record_limit
         if limit is None or self.label_bytes is not None:
             return
@@ -166,17 +145,14 @@ class Job:
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write every ``count``-th part from ``number`` on, while other processes write the others.
 
-        The first process makes the plan; the others wait for it. `run` publishes the dataset.
+        The first process makes the plan; the others wait for it. `run` publishes the dataset. `DataError`,
+        `BusyError`, `MemoryLimitError` as for `run`; also if another process does this part, or splits the
+        work differently.
 
         Returns
         -------
         dict
             ``n_pieces`` and ``n_samples`` of the finished parts; zeros if the dataset is published.
-
-        Raises
-        ------
-        DataError, BusyError, MemoryLimitError
-            As for `run`; also if another process does this part, or splits the work differently.
         """
         nothing = {"n_pieces": 0, "n_samples": 0}
         engine = self._at_the_data(engine)
@@ -218,7 +194,7 @@ class Job:
         Unfinished work of another recipe is deleted, for example after a bad row
         was fixed or ``--on-bad-row quarantine`` was added.
         """
-        plan = self._plan
+        plan = self.to / WIP / "plan.json"
         if plan.exists():
             stored = read_work_file(plan)
             if not self.recipe.differences(stored["recipe"]):
@@ -281,19 +257,15 @@ class Job:
             mapping_shares(self.recipe.features, shares, self.sources[0]) as mapped,
             Crew(n_threads, len(missing), workers.n_threads) if engine.shares_memory else ALONE as crew,
         ):
-            task = PartTask.of(self.sources, self.recipe, mapped, self._parts_folder, crew)
+            task = PartTask(self.sources, self.recipe, mapped, self._parts_folder.absolute(), crew)
             for part, done in workers.map(write_part, missing, task, meter):
                 meter.finish(part, *done)
 
     def finish(self, parts: Sequence[Part], engine: Engine, progress: ProgressCallback) -> None:
         """Publish the dataset.
 
-        Raises
-        ------
-        StoreError
-            If a part is missing.
-        DataError
-            If the rows have fewer than two classes, or no features.
+        `StoreError` if a part is missing; `DataError` if the rows have fewer than two classes, or no
+        features.
         """
         missing = [part.index for part in parts if not self._is_written(part)]
         if missing:
@@ -313,10 +285,6 @@ class Job:
     def _lock(self) -> Path:
         return self.to / WIP / "lock"
 
-    @property
-    def _plan(self) -> Path:
-        return self.to / WIP / "plan.json"
-
     def _n_features(self, parts: Sequence[Part]) -> int:
         own = int(parts[0].options.get("n_features", 0)) if parts else 0
         return self.recipe.features.n_features or own
@@ -324,11 +292,8 @@ class Job:
     def _divide(self, engine: Engine, parts: Sequence[Part] = ()) -> Shares:
         """Return the share of each worker.
 
-        Raises
-        ------
-        MemoryLimitError
-            If the limit does not allow one worker; the message names a limit that is enough for these parts,
-            for which labels are counted and the longest texts measured.
+        `MemoryLimitError` if the limit does not allow one worker; the message names a limit that is enough
+        for these parts, for which labels are counted and the longest texts measured.
         """
         load = self._load(parts)
         try:
@@ -352,7 +317,7 @@ class Job:
         load = self._load(parts)
         shares = divide(smallest_limit(load), load)
         shares = shares if records is None else replace(shares, record_limit=records)
-        task = PartTask.of(self.sources, self.recipe, shares, self._parts_folder)
+        task = PartTask(self.sources, self.recipe, shares, self._parts_folder.absolute())
         return replace(self, label_bytes=bytes_of_labels(parts, task, engine.at_most(1)))
 
     def _load(self, parts: Sequence[Part]) -> Load:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from bigmc.engine import Engine
 from bigmc.ingestion.columns.labels import label_cost, plain
 from bigmc.ingestion.parts.scan import Part
-from bigmc.ingestion.workers import PartTask, labels_of
+from bigmc.ingestion.workers import PartTask
 
 SAMPLE = 1 << 14
 """Maximum number of labels kept; with half as many, one estimate in three is off by 1.1 %."""
@@ -78,7 +78,7 @@ def bytes_of_labels(parts: Sequence[Part], task: PartTask, engine: Engine) -> in
 def count_part(part: Part, task: PartTask) -> LabelCensus:
     """Return the census of a part."""
     census = LabelCensus()
-    for labels in labels_of(part, task):
+    for labels in task.writer(part).labels():
         for value in plain(labels).unique().to_pylist():
             census.add(value)
     return census

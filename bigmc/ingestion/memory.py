@@ -252,17 +252,14 @@ class Shares:
 def divide(limit: int, load: Load) -> Shares:
     """Return the share of each worker, and how many of them a memory limit allows.
 
+    `MemoryLimitError` if it does not allow one worker.
+
     Parameters
     ----------
     limit : int
         Bytes above the bare process.
     load : Load
         Memory needs of one worker.
-
-    Raises
-    ------
-    MemoryLimitError
-        If it does not allow one worker.
     """
     if limit < smallest_limit(load):
         raise MemoryLimitError(
@@ -331,13 +328,7 @@ def record_limit(limit: int, n_features: int) -> RecordLimit:
 
 
 def refuse_large_chunks(limit: int, load: Load) -> None:
-    """Raise an error if a worker cannot hold the chunks of dask arrays, which are computed whole.
-
-    Raises
-    ------
-    MemoryLimitError
-        The message has the size of the largest chunk.
-    """
+    """Raise `MemoryLimitError` if a worker cannot hold the largest chunk of dask arrays, computed whole."""
     if 2 * load.chunk_bytes > limit:
         raise MemoryLimitError(
             f"a chunk of the dask array has {format_bytes(load.chunk_bytes)}, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.columns.date_columns import PARTS
+from bigmc.ingestion.columns.date_columns import DATE_PARTS
 from bigmc.ingestion.columns.features import FeatureSpec
-from bigmc.ingestion.columns.patterns import expand_patterns, has_patterns
+from bigmc.ingestion.columns.patterns import expand_patterns
 from bigmc.ingestion.columns.sample_weights import check_weight_type
 from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
 from bigmc.ingestion.columns.value_formats import ValueFormats
@@ -28,7 +28,7 @@ from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
 from bigmc.ingestion.writing.splits import check_splits, parse_splits
 from bigmc.kernels.compile_server import compile_elsewhere
-from bigmc.options.ingest import IngestOptions
+from bigmc.options.ingest import FEATURES, IngestOptions
 from bigmc.store.feature_map import check_fourier
 from bigmc.store.files import disk
 from bigmc.store.files.layout import ROW_COLUMNS
@@ -38,10 +38,7 @@ from bigmc.store.weighting import Weighting
 def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
     """Return the job; see :func:`bigmc.api.ingest` for the parameters.
 
-    Raises
-    ------
-    DataError
-        If a parameter, a column or a source is invalid.
+    `DataError` if a parameter, a column or a source is invalid.
     """
     labels = None if isinstance(options.label, str) else options.label
     spool = spool_beside(to)
@@ -59,16 +56,16 @@ def job_of(
     """Return the job for listed sources, like `make_job`; JSON lines may lack known columns of features."""
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
-    if not is_matrix and has_patterns(options):
-        options = expand_patterns(options, schema(sources[:1], ()).names, sources[0].path)
+    options = expand_patterns(options, sources)
     features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
     check_fourier(options.fourier, options.gamma)
+    split = options.split
     recipe = Recipe(
         sources=tuple(source.identity() for source in sources),
         features=features,
         weighting=_weighting(options.weighting, features, sources),
         label=None if is_matrix else str(options.label),
-        splits=_splits(options),
+        splits=parse_splits(split) if isinstance(split, str) else check_splits(split),
         group=options.group,
         keep=tuple(options.keep),
         seed=int(options.seed),
@@ -115,16 +112,7 @@ def _of_any_width(features: FeatureSpec, recipe: Recipe) -> tuple[str, ...]:
 
 def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
     """Return the features of matrices; raise an error for options about columns, which they lack."""
-    groups = (
-        options.text,
-        options.categorical,
-        options.one_hot,
-        options.numeric,
-        options.dense,
-        options.date,
-        options.keep,
-    )
-    named = [*(name for names in groups for name in names)]
+    named = [name for option in (*FEATURES, "keep") for name in getattr(options, option)]
     named += filter(None, [options.label_separator, options.group, options.weight])
     if named or isinstance(options.label, str):
         raise DataError(
@@ -214,10 +202,6 @@ def _mapping(
             "name columns with --dense, hash none for --fourier, or leave out --standardize and --fourier",
         )
     return {"fourier": options.fourier, "gamma": options.gamma}
-
-
-def _splits(options: IngestOptions) -> Mapping[str, float]:
-    return parse_splits(options.split) if isinstance(options.split, str) else check_splits(options.split)
 
 
 def _check_columns(features: FeatureSpec, options: IngestOptions, source: Source) -> None:
@@ -325,7 +309,7 @@ def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints:
     """
     if not features.one_hot and (features.filling is None or not features.numbers):
         return features
-    counts = [LevelCount(levels.column) for levels in features.one_hot]
+    counts = [LevelCount() for _ in features.one_hot]
     means = MeanOfColumns(len(features.numbers))
     filled, dates = ((), ()) if features.filling is None else (features.dense, features.dates)
     columns = tuple(dict.fromkeys((*filled, *dates, *(levels.column for levels in features.one_hot))))
@@ -338,10 +322,12 @@ def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints:
         for place, name in enumerate(dates):
             dated = features.read_dates(table, name)
             for part, values in enumerate(dated.values[~dated.unreadable].T):
-                means.add(len(filled) + place * len(PARTS) + part, values)
+                means.add(len(filled) + place * len(DATE_PARTS) + part, values)
     return replace(
         features,
-        one_hot=tuple(count.levels() for count in counts),
+        one_hot=tuple(
+            count.levels(levels.column) for count, levels in zip(counts, features.one_hot, strict=True)
+        ),
         filling=None if features.filling is None else means.filling(features.filling),
     )
 

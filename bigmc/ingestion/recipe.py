@@ -81,8 +81,8 @@ class Recipe:
         return tuple(dict.fromkeys((*self.features.columns, *extra, *self.keep)))
 
     @property
-    def only_categorical(self) -> tuple[str, ...]:
-        """Columns of categories that nothing else is made of."""
+    def category_only_columns(self) -> tuple[str, ...]:
+        """Columns that are hashed as categories, and nothing else is made of."""
         features = self.features
         others = {*features.text, *features.numeric, *features.dense, *features.dates, *self.keep}
         others |= {name for name in (self.label, self.group, self.weight) if name is not None}
@@ -111,15 +111,13 @@ class Recipe:
             "n_features": self.n_features,
             "names": self.names,
         }
-        if self.mapping is not None:
-            data["mapping"] = dict(self.mapping)
-        if self.label_separator is not None:
-            data["label_separator"] = self.label_separator
-        if self.weight is not None:
-            data["weight"] = self.weight
-        if self.first_row:
-            data["first_row"] = self.first_row
-        return data
+        others = {
+            "mapping": None if self.mapping is None else dict(self.mapping),
+            "label_separator": self.label_separator,
+            "weight": self.weight,
+            "first_row": self.first_row or None,
+        }
+        return data | {name: value for name, value in others.items() if value is not None}
 
     @property
     def signature(self) -> str:

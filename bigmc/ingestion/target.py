@@ -22,13 +22,7 @@ _OWN_WORK = {"lock", "plan.json", PARTS, PARTS_WITH_LABELS, LABELS, MAP}
 
 
 def is_published(to: Path, recipe: Recipe) -> bool:
-    """Return whether the dataset of a recipe is complete.
-
-    Raises
-    ------
-    DataError
-        If it was made by another recipe.
-    """
+    """Return whether the dataset of a recipe is complete; `DataError` if it was made by another recipe."""
     if not (to / MANIFEST).exists():
         return False
     recipe.refuse_other(to, read_manifest(to))
@@ -36,13 +30,7 @@ def is_published(to: Path, recipe: Recipe) -> bool:
 
 
 def refuse_foreign_folder(to: Path) -> None:
-    """Refuse a target that holds anything but an unfinished dataset: parts of it will be removed.
-
-    Raises
-    ------
-    DataError
-        If it does.
-    """
+    """Raise `DataError` if a target is anything but an unfinished dataset: parts of it will be removed."""
     if to.is_dir():
         present = {entry.name for entry in to.iterdir() if not entry.name.endswith(PARTIAL)}
         passing = (PARTIAL, ".lock")

@@ -31,10 +31,7 @@ class Upload:
     def run(self, engine: Engine, progress: ProgressCallback) -> Dataset:
         """Build the dataset, send it, and return it; whatever of this is done already is passed over.
 
-        Raises
-        ------
-        DataError
-            If there is a dataset made with other parameters, or another process was first.
+        `DataError` if there is a dataset made with other parameters, or another process was first.
         """
         if not self._is_there():
             Address(self.url).sizes("")  # refuses a bucket that is not there before the work, not after

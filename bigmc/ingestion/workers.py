@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import pyarrow as pa
 
 from bigmc.ingestion.memory import Shares
 from bigmc.ingestion.parts.scan import Part
@@ -30,25 +28,18 @@ class PartTask:
         Memory of each part that is being worked on.
     folder : Path
         Where finished parts are, absolute.
-    base : str
-        Folder that relative paths of sources start from, absolute.
     crew : Crew
         Threads of this process that have no part of their own.
+    base : str
+        Folder that relative paths of sources start from, absolute.
     """
 
     sources: Sequence[Source]
     recipe: Recipe
     shares: Shares
     folder: Path
-    base: str
     crew: Crew = ALONE
-
-    @classmethod
-    def of(
-        cls, sources: Sequence[Source], recipe: Recipe, shares: Shares, folder: Path, crew: Crew = ALONE
-    ) -> PartTask:
-        """Return the task as seen from this process."""
-        return cls(sources, recipe, shares, Path(os.path.abspath(folder)), os.getcwd(), crew)
+    base: str = field(default_factory=os.getcwd)
 
     def target(self, part: Part) -> Path:
         """Return the folder of a finished part."""
@@ -66,11 +57,6 @@ def write_part(part: Part, task: PartTask, meter: Meter) -> tuple[int, int]:
             meter.add(part, n_rows, n_bytes)
     task.crew.end_part()
     return part.n_rows, part.n_bytes
-
-
-def labels_of(part: Part, task: PartTask) -> Iterator[pa.Array]:
-    """Yield the labels of a part's rows batch by batch, sets laid out one after another."""
-    return task.writer(part).labels()
 
 
 def moments_of(part: Part, task: PartTask) -> Moments:

@@ -28,12 +28,7 @@ from bigmc.training.winner import Winner
 
 
 def check_max_features(data: Dataset, limits: Limits) -> None:
-    """Raise an error if `max_features` is 0, or if choosing features needs rows that do not fit into memory.
-
-    Raises
-    ------
-    DataError, MemoryLimitError
-    """
+    """Raise `DataError` if `max_features` is 0, `MemoryLimitError` if choosing features needs more memory."""
     asked: Any = limits.max_features
     if asked is None:
         return
@@ -79,18 +74,14 @@ def with_class_scales(winner: Winner, search: Search, trial_seconds: float) -> W
 
 
 def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
-    """Raise an error if memory is too small for the plain ridge model, the baseline of every fit.
+    """Raise `MemoryLimitError` if memory is too small for the plain ridge model, the baseline of every fit.
+
+    It names the least limit that works, for rows in memory or for chunks of them.
 
     Parameters
     ----------
     samples : Dataset
         All training samples.
-    limits : Limits
-
-    Raises
-    ------
-    MemoryLimitError
-        Names the least limit that works, for rows in memory or for chunks of them.
     """
     in_memory = Ridges.memory(samples)
     if in_memory <= limits.memory:
@@ -114,10 +105,7 @@ def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
 def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, Model]:
     """Search, and train the best settings on all samples; the calibration is that of the search.
 
-    Raises
-    ------
-    DataError, MemoryLimitError
-        As for `check_max_features`, or if the memory limit is too small.
+    `DataError`, `MemoryLimitError` as for `check_max_features`, or if the memory limit is too small.
     """
     check_max_features(data, limits)
     search = Search(data, engine, limits)

@@ -329,11 +329,6 @@ class _Ladder:
         name = f"boosting-{'-'.join(parts)}"
         return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"
 
-    def _in_time(self, rounds: Sequence[int], folds: slice) -> _StagesInTime:
-        """Return the models to judge of each of some folds, which share the time that is left."""
-        n_folds = len(range(*folds.indices(FOLDS))) if self.cross_validates else 1
-        return _StagesInTime(rounds, n_folds, self._search.trial_seconds / n_folds)
-
     def _tried(self, rounds: Sequence[int], folds: slice = EVERY_FOLD) -> list[Boosting]:
         judged = made_once(self._file(rounds, folds), lambda: self._judged(rounds, folds), self._folder)
         asked = [replace(self._options, n_rounds=n) for n in rounds]
@@ -342,7 +337,8 @@ class _Ladder:
 
     def _judged(self, rounds: Sequence[int], folds: slice) -> list[Mapping[str, Any]]:
         """Return the fields of the trials of some numbers of rounds."""
-        stages = self._in_time(rounds, folds)
+        n_folds = len(range(*folds.indices(FOLDS))) if self.cross_validates else 1
+        stages = _StagesInTime(rounds, n_folds, self._search.trial_seconds / n_folds)
         options = replace(self._options, n_rounds=rounds[-1], time_limit=stages.time_limit)
         entered = Candidate(None, "boosting", 1.0 / float(options.C))
         trials = self._search.validation.judge(options, entered, stages, self._states, folds=folds)

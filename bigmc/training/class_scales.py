@@ -39,11 +39,6 @@ class ClassScales(NamedTuple):
     factors: tuple[float, ...]
     offsets: tuple[float, ...]
 
-    @classmethod
-    def of(cls, factors: NDArray[np.float64], offsets: NDArray[np.float64]) -> Self:
-        """Return the scales of two arrays."""
-        return cls(tuple(factors.tolist()), tuple(offsets.tolist()))
-
     def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scaled scores, shape (n_rows, n_classes)."""
         scaled: NDArray[np.float64] = scores * np.array(self.factors) + np.array(self.offsets)
@@ -90,7 +85,6 @@ def fit_class_scales(
         Scores of rows that training did not see.
     codes : integer array of shape (n_rows,)
         Their classes.
-    shrinkage : float, optional
     """
     temperature = fit_temperature(scores, codes).scale
     problem = _Problem.of(temperature * scores, codes, shrinkage)
@@ -112,7 +106,8 @@ def fit_class_scales(
         x, loss, chances = x + length * step, new_loss, new_chances
     factors, offsets = x[:n_classes], x[n_classes:]
     mean = max(float(factors.mean()), _LEAST_FACTOR)
-    return ClassScales.of(np.maximum(factors / mean, _LEAST_FACTOR), offsets / (mean * temperature))
+    factors, offsets = np.maximum(factors / mean, _LEAST_FACTOR), offsets / (mean * temperature)
+    return ClassScales(tuple(factors.tolist()), tuple(offsets.tolist()))
 
 
 def _in_errors(differences: NDArray[np.float64]) -> float:

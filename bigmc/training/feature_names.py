@@ -48,10 +48,7 @@ def feature_names(dataset: Dataset, features: NDArray[np.int64], most_bytes: int
 def _name_batches(path: Path) -> Iterator[pa.RecordBatch]:
     """Yield a table of names piece by piece, at least one piece.
 
-    Raises
-    ------
-    StoreError
-        If the file does not hold names.
+    `StoreError` if the file does not hold names.
     """
     try:
         with pq.ParquetFile(path) as file:

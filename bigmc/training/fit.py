@@ -16,7 +16,7 @@ from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset
-from bigmc.model import Model
+from bigmc.model import Model, load_model
 from bigmc.model.calibration import MOST_ROWS, Calibration
 from bigmc.options.inference import EvaluateOptions
 from bigmc.progress import ProgressCallback, silent
@@ -35,7 +35,6 @@ from bigmc.training.boosting import Boosting, choose_boosting, share_for_boostin
 from bigmc.training.class_scales import ClassScales
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
-from bigmc.training.fit_target import refuse_other_file
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for, tidy_after
 from bigmc.training.results import FitResult, Measured
@@ -61,10 +60,6 @@ class Fit:
         On disk.
     target : Path
         The model to write.
-    splits : Splits
-    limits : Limits
-    engine : Engine
-    progress : callable
     """
 
     def __init__(
@@ -323,6 +318,23 @@ def _repeated(result: FitResult, seconds: float) -> FitResult:
         note = f"the model was made before, and its time was over after {limit:g} s"
         result["notes"] = [*result["notes"], f"{note}; to search for longer, give another --to"]
     return result
+
+
+def refuse_other_file(target: Path, dataset: str | None = None) -> None:
+    """Raise a `ModelError` if the target exists and was not made by a fit of the dataset of this identity.
+
+    If that is not known yet, the model of any fit is accepted.
+    """
+    if not target.exists():
+        return
+    try:
+        params = load_model(target).params
+    except ModelError:
+        params = {}
+    if "search" not in params or (dataset is not None and params.get("dataset") != dataset):
+        raise ModelError(
+            f"{target} exists and is not the result of the same command", "delete it, or give another --to"
+        )
 
 
 def folder_of(target: Path) -> Path:

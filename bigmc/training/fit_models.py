@@ -66,12 +66,8 @@ class FitModels:
     ----------
     data : Dataset
         All rows.
-    splits : Splits
-    limits : Limits
-    engine : Engine
     folder : Path
         Of the fit's progress.
-    progress : callable
 
     Attributes
     ----------

@@ -56,10 +56,7 @@ def digest_of(content: bytes, model: LinearModel) -> bytes:
 def read_norms(path: Path, model: LinearModel) -> NDArray[np.float32]:
     """Return the norms stored beside a model.
 
-    Raises
-    ------
-    ModelError
-        If the file is damaged, belongs to other weights, or does not have a norm for every feature.
+    `ModelError` if the file is damaged, belongs to other weights, or does not have a norm for every feature.
     """
     try:
         stored = path.read_bytes()

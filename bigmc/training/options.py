@@ -25,7 +25,6 @@ class HeldOut(NamedTuple):
 
     Attributes
     ----------
-    share : float
     seed : int
         Seed of the hash of row ids or groups that chooses them.
     """
@@ -41,10 +40,7 @@ class HeldOut(NamedTuple):
 def calibration_rows(share: float, n_samples: int) -> HeldOut:
     """Return which of `n_samples` rows calibrate: a share of them, up to the useful maximum.
 
-    Raises
-    ------
-    BigmcError
-        If the share is not between 0 and 1.
+    `BigmcError` if the share is not between 0 and 1.
     """
     if not 0 < share < 1:
         raise BigmcError(f"the share of rows to calibrate on is {share:g}", "give a number between 0 and 1")

@@ -38,7 +38,7 @@ from bigmc.training.pilot_rows import (
     USEFUL_ROWS,
     PilotColumns,
     PilotRows,
-    draw_rows,
+    draw_pilot_rows,
 )
 from bigmc.training.trials import WEIGHTINGS, Candidate
 from bigmc.training.validation import Validation
@@ -97,7 +97,6 @@ class Point(NamedTuple):
         Training rows among them.
     n_held_out : int
         Held-out rows.
-    quality : float
     """
 
     n_rows: int
@@ -111,8 +110,6 @@ class Pilot(NamedTuple):
 
     Attributes
     ----------
-    hashing : Hashing
-    hash_bits : int
     curves : mapping of Hashing to tuple of Point
         The learning curve of every choice.
     """
@@ -132,16 +129,11 @@ def choose_hashing(
 ) -> Pilot | None:
     """Return the best hashing of text columns on a sample of the rows.
 
-    The rows are drawn by a hash of their numbers, in one pass over the source. The first choice
-    wins ties; with little time for the whole fit, in `seconds`, fewer are tried. Return None if too few rows
-    have texts and labels.
-
-    Raises
-    ------
-    DataError
-        If a column is missing.
+    The rows are drawn by a hash of their numbers, in one pass over the source. The first choice wins ties;
+    with little time for the whole fit, in `seconds`, fewer are tried. Return None if too few rows have texts
+    and labels. `DataError` if a column is missing.
     """
-    sample, n_rows = draw_rows(source, columns, files, memory)
+    sample, n_rows = draw_pilot_rows(source, columns, files, memory)
     return None if sample is None else choose_for_texts(sample, n_rows, memory, bits, seconds)
 
 
@@ -193,7 +185,6 @@ class _Trials:
 
     Parameters
     ----------
-    sample : PilotRows
     bits : int
         Hash to ``2 ** bits`` buckets.
     memory : int

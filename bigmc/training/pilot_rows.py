@@ -37,7 +37,6 @@ class PilotColumns(NamedTuple):
     Attributes
     ----------
     text : tuple of str
-    label : str
     group : str or None
         Column of groups, which a trial never splits.
     label_separator : str or None
@@ -66,7 +65,6 @@ class PilotRows(NamedTuple):
 
     Attributes
     ----------
-    texts : Table
     labels : array of shape (n_rows,), or of shape (n_rows, n_classes)
         A label for each row, or which labels it has.
     groups : int64 array of shape (n_rows,) or None
@@ -82,7 +80,7 @@ class PilotRows(NamedTuple):
         return int(self.labels.shape[1]) if self.labels.ndim == 2 else len(np.unique(self.labels))
 
 
-def draw_rows(
+def draw_pilot_rows(
     source: Any, columns: PilotColumns, files: FileOptions, memory: int
 ) -> tuple[PilotRows | None, int]:
     """Return some rows, None if there are few with texts and labels, and the number of all rows.

@@ -83,10 +83,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
 def _recorded(data: Dataset, learner: Learner, options: TrainOptions) -> Mapping[str, Any]:
     """Return the record of a model's options: a run with the same record has nothing to do.
 
-    Raises
-    ------
-    BigmcError
-        If rows are to be held out for calibration, but the learner uses every row.
+    `BigmcError` if rows are to be held out for calibration, but the learner uses every row.
     """
     params = learner.recorded()
     params |= {"learner": options.learner.learner, "dataset": data.identity, "split": options.split}

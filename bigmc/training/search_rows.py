@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,43 +26,20 @@ penalty cost ten to forty times as much there, and gained nothing on packages, s
 _SEED = 0x5EA2C4
 
 
-class SearchRows(NamedTuple):
-    """Rows of a search.
-
-    Attributes
-    ----------
-    dataset : Dataset
-        The rows, in memory.
-    positions : int64 array of shape (n_rows,)
-        Their places among all rows.
-    """
-
-    dataset: Dataset
-    positions: NDArray[np.int64]
-
-
-def draw_search_rows(dataset: Dataset, engine: Engine, limits: Limits) -> SearchRows:
-    """Draw as many rows as the limits of a search allow.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        The training rows.
-    engine : Engine
-    limits : Limits
-    """
+def draw_search_rows(dataset: Dataset, engine: Engine, limits: Limits) -> tuple[Dataset, NDArray[np.int64]]:
+    """Return as many training rows as the limits of a search allow, in memory, and their positions."""
     base = weighted(dataset, first_candidate(dataset))
     work = max(dataset.nnz, 1) * max(dataset.n_classes, 1)
     share = min(1.0, SAMPLE_ROWS / dataset.n_samples, limits.work / work)
     share = min(1.0, max(share, FEWEST_ROWS / dataset.n_samples))
     fewest = FEWEST_IN_LITTLE_MEMORY / dataset.n_samples
     share = min(share, max(SAMPLE_SHARE * limits.memory / max(dataset.decoded_bytes, 1), fewest))
-    rows = SearchRows(*draw_rows(base, share, _SEED, engine))
-    while _is_too_large(rows.dataset, limits):
+    rows, positions = draw_rows(base, share, _SEED, engine)
+    while _is_too_large(rows, limits):
         share *= SMALLER
-        del rows  # frees it before the next is allocated
-        rows = SearchRows(*draw_rows(base, share, _SEED, engine))
-    return rows
+        del rows, positions  # frees them before the next are allocated
+        rows, positions = draw_rows(base, share, _SEED, engine)
+    return rows, positions
 
 
 def has_many_features(rows: Dataset) -> bool:

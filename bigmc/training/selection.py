@@ -20,6 +20,7 @@ import numpy as np
 from bigmc.engine import Resources
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
 from bigmc.inference.evaluate import evaluate
+from bigmc.inference.evaluation_file import Subject
 from bigmc.inference.labelled import LabelledDataset
 from bigmc.learners import learner_of
 from bigmc.learners.sparse import SparseLearner
@@ -51,7 +52,7 @@ _OF_SETS: Figure = "micro_f1"
 FIGURES: tuple[Figure, ...] = ("accuracy", "macro_f1", _OF_SETS)
 """Figures to compare models by; the last only for label sets."""
 
-EVALUATED = ("model", "model_sha256", "dataset", "split", "n_nonzero_features")
+EVALUATED = tuple(Subject.__dataclass_fields__)
 """Fields of a file of ``bigmc evaluate --to`` besides the figures."""
 
 MORE_ALPHAS = 20
@@ -68,9 +69,6 @@ class PathRequest(NamedTuple):
 
     Attributes
     ----------
-    data : Dataset
-    to : Path
-    options : PathOptions
     start : Path or None
         Saved model to start the training with the largest penalty from.
     if_exists : IfExists
@@ -161,7 +159,6 @@ class ValidationRows(NamedTuple):
 
     Attributes
     ----------
-    samples : Dataset
     held_out : HeldOut or None
         Set if they are rows of the training split, held out of training.
     """
@@ -221,10 +218,7 @@ def _point(
 def _read_row(file: Path, model: Path) -> PathRow | None:
     """Return the stored figures of a model; None if it must be evaluated again.
 
-    Raises
-    ------
-    ModelError
-        If the model or its norms have changed since, because later models start from them.
+    `ModelError` if the model or its norms have changed since, because later models start from them.
     """
     try:
         row: dict[str, object] = dict(parse_json(file.read_bytes()))
@@ -270,10 +264,7 @@ def _finished(to: Path, asked: Mapping[str, Any]) -> PathResult | None:
 def _others(to: Path, asked: Mapping[str, Any], if_exists: IfExists) -> list[Path] | None:
     """Return existing files with the names of this path's; None if this path was already started.
 
-    Raises
-    ------
-    ModelError
-        If there are any, and they may not be replaced.
+    `ModelError` if there are any, and they may not be replaced.
     """
     try:
         if read_work_file(to / WORK / CLAIM) == asked:

@@ -60,10 +60,8 @@ def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> 
 
     Parameters
     ----------
-    search : Search
     course : Course
         Result of the search.
-    boosting : Boosting
     folder : Path
         Folder for the result.
     """

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +29,7 @@ from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for
 from bigmc.training.ridges import Ridges
 from bigmc.training.search_rows import draw_search_rows, has_many_features, keeps_problems
 from bigmc.training.sizes import Duals, HeldOutRows, scores_of_size, size_curve
-from bigmc.training.trials import (
-    TRIAL_PASSES,
-    Candidate,
-    Size,
-    Trial,
-    Truth,
-    Verdict,
-    weighted,
-)
+from bigmc.training.trials import TRIAL_PASSES, Candidate, Size, Trial, Truth, Verdict, weighted
 
 HELD_OUT, HELD_OUT_ROWS = 0.2, 8_000
 """Share of the sample to hold out, and the maximum rows."""
@@ -64,12 +55,12 @@ Versions = Callable[[Model], Sequence[Model]]
 class Validation:
     """A sample of rows, some of them held out: models learn from the others and are judged on these.
 
+    `DataError` if all rows that are not held out are of one class.
+
     Parameters
     ----------
     dataset : Dataset
         The training rows.
-    engine : Engine
-    limits : Limits
     thresholds : Thresholds, optional
         Kind of thresholds of models of label sets.
 
@@ -77,11 +68,6 @@ class Validation:
     ----------
     trial_seconds : float
         Seconds after which all trainings of a linear trial together end with their best models so far.
-
-    Raises
-    ------
-    DataError
-        If all rows that are not held out are of one class.
     """
 
     def __init__(
@@ -151,18 +137,22 @@ class Validation:
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
         """Return the quality by number of features of a candidate solved by dual coordinates, all first."""
-        starts = [Duals(fold.ridges.duals(candidate, self._fold_seconds)) for fold in self._folds]
-        for each in self._folds:
-            each.ridges.release()
-        samples = weighted(self.sample, candidate)
-        folds = [
-            HeldOutRows(samples, fold.weights, fold.places, start)
-            for fold, start in zip(self._folds, starts, strict=True)
-        ]
+        folds = self._held_out_rows(candidate)
         most, ends = self._limits.max_features, time.monotonic() + self.trial_seconds
         return size_curve(
             folds, lambda scores: self.verdict(self._in_order(scores)), candidate, most, self._engine, ends
         )
+
+    def _held_out_rows(self, candidate: Candidate) -> list[HeldOutRows]:
+        """Return the rows of each fold with a start from a candidate; what only trials need is freed."""
+        starts = [Duals(fold.ridges.duals(candidate, self._fold_seconds)) for fold in self._folds]
+        for fold in self._folds:
+            fold.ridges.release()
+        samples = weighted(self.sample, candidate)
+        return [
+            HeldOutRows(samples, fold.weights, fold.places, start)
+            for fold, start in zip(self._folds, starts, strict=True)
+        ]
 
     def scores_of_size(
         self, candidate: Candidate, size: Size
@@ -171,22 +161,15 @@ class Validation:
 
         Where all rows are at most `SCALED_ROWS`, and not cross-validated, further folds are held out.
         """
-        samples, folds = weighted(self.sample, candidate), self._folds
-        known = [Duals(fold.ridges.duals(candidate, self._fold_seconds)) for fold in folds]
-        for fold in folds:
-            fold.ridges.release()
-        starts: Sequence[Duals | None] = known
+        rows = self._held_out_rows(candidate)
         if not self.cross_validates and self.n_rows <= SCALED_ROWS:
             others = cross_validated(self.sample, self._engine, _VALID_SEED)
-            new = [f for f in others if not np.intersect1d(f.places, folds[0].places).size]
-            folds = [*folds, *new[: SCALED_FOLDS - 1]]
-            starts = [*known, *[None] * (len(folds) - 1)]
-        rows = [
-            HeldOutRows(samples, fold.weights, fold.places, start)
-            for fold, start in zip(folds, starts, strict=True)
-        ]
+            new = [f for f in others if not np.intersect1d(f.places, rows[0].places).size]
+            rows += [
+                HeldOutRows(rows[0].samples, fold.weights, fold.places) for fold in new[: SCALED_FOLDS - 1]
+            ]
         scores = scores_of_size(rows, candidate, size, self._limits.max_features, self._engine)
-        codes = self.sample.labels()[np.concatenate([fold.places for fold in folds])]
+        codes = self.sample.labels()[np.concatenate([fold.places for fold in rows])]
         return np.concatenate(scores), codes
 
     def attempt(self, candidate: Candidate, rival: Trial | None = None) -> Trial:
@@ -204,7 +187,8 @@ class Validation:
         else:
             first, n_used = self._scored_folds(candidate, FIRST_FOLD)
             verdict = self._first_verdicts[candidate] = self._first_truth.judge(first)
-            if rival is not None and self._first_decides and not self.solves_by_duals(rival.candidate):
+            decides = len(self._folds[0].places) >= FEWEST_PROBED
+            if rival is not None and decides and not self.solves_by_duals(rival.candidate):
                 theirs = self._first_verdict(rival.candidate)
                 if not _promises(theirs, verdict):
                     mixed = self._mixed(rival, theirs, verdict)
@@ -230,18 +214,13 @@ class Validation:
         log_loss = rival.log_loss + share * (first.log_loss - theirs.log_loss)
         return first._replace(quality=quality, log_loss=max(log_loss, 0.0))
 
-    @property
-    def _first_decides(self) -> bool:
-        return len(self._folds[0].places) >= FEWEST_PROBED
-
     @cached_property
     def _first_truth(self) -> Truth:
         return self._truth.of_rows(self._folds[0].places)
 
     def _scored_folds(self, candidate: Candidate, folds: slice) -> tuple[NDArray[np.float64], int]:
         """Return the scores of the rows of some folds, one fold after another, and the features used."""
-        chosen = _Folds(self._folds[folds], [None] * len(self._folds[folds]))
-        [scored] = self._scored(*self._linear(candidate), lambda model: [model], chosen)
+        [scored] = self._scored(*self._linear(candidate), lambda model: [model], folds)
         return scored
 
     def quality(self, candidate: Candidate) -> float:
@@ -291,7 +270,6 @@ class Validation:
 
         Parameters
         ----------
-        options : LearnerOptions
         candidate : Candidate
             Candidate to record the trials as.
         versions : callable
@@ -303,13 +281,12 @@ class Validation:
         """
         if states == []:
             states += [MemoryCheckpoint() for _ in self._folds]
-        chosen = _Folds(self._folds[folds], [None] * len(self._folds) if states is None else states[folds])
         started = time.monotonic()
-        scored = self._scored(options, self._stored, versions, chosen)
+        scored = self._scored(options, self._stored, versions, folds, states)
         seconds = time.monotonic() - started
-        truth = self._truth
-        if len(chosen.folds) < len(self._folds):
-            truth = truth.of_rows(np.concatenate([fold.places for fold in chosen.folds]))
+        truth, chosen = self._truth, self._folds[folds]
+        if len(chosen) < len(self._folds):
+            truth = truth.of_rows(np.concatenate([fold.places for fold in chosen]))
         return [Trial.of(candidate, truth.judge(scores), n_used, seconds) for scores, n_used in scored]
 
     def scores(self, candidate: Candidate) -> NDArray[np.float64]:
@@ -318,15 +295,15 @@ class Validation:
             return self._dual_scores(candidate)[0]
         if candidate in self._kept:
             return self._kept[candidate]
-        [(scores, _)] = self._scored(*self._linear(candidate), lambda model: [model])
-        return scores
+        return self._scored_folds(candidate, EVERY_FOLD)[0]
 
     def scores_of(
         self, options: LearnerOptions, version: Callable[[Model], Model], states: list[MemoryCheckpoint]
     ) -> NDArray[np.float64]:
         """Return the scores of the rows held out by one version of another learner; see `judge`."""
-        chosen = _Folds(self._folds, states or [None] * len(self._folds))
-        [(scores, _)] = self._scored(options, self._stored, lambda model: [version(model)], chosen)
+        [(scores, _)] = self._scored(
+            options, self._stored, lambda model: [version(model)], EVERY_FOLD, states
+        )
         return scores
 
     def verdict(self, scores: NDArray[np.float64]) -> Verdict:
@@ -345,9 +322,17 @@ class Validation:
         return options, weighted(self.sample, candidate).weighting
 
     def _scored(
-        self, options: LearnerOptions, weighting: Weighting, versions: Versions, chosen: _Folds | None = None
+        self,
+        options: LearnerOptions,
+        weighting: Weighting,
+        versions: Versions,
+        folds: slice = EVERY_FOLD,
+        states: Sequence[MemoryCheckpoint] | None = None,
     ) -> list[tuple[NDArray[np.float64], int]]:
-        """Return the scores that versions of the models give to the rows held out, and their features."""
+        """Return the scores that versions of the models give to the rows held out, and their features.
+
+        Training continues from the states of the folds, if there are any.
+        """
         seconds = self._fold_seconds if isinstance(options, SparseOptions) else math.inf
         resources = Resources(self._engine, self._memory_of_trials)
         samples = self.sample.with_weighting(weighting)
@@ -355,14 +340,14 @@ class Validation:
         scores: list[list[NDArray[np.float64]]] = []
         n_used: list[list[int]] = []
         learner = learner_of(options)
-        folds, states = chosen or _Folds(self._folds, [None] * len(self._folds))
-        for fold, state in zip(folds, states, strict=True):
+        chosen = self._folds[folds]
+        for fold, state in zip(chosen, states[folds] if states else [None] * len(chosen), strict=True):
             timed = replace(resources, ends=time.monotonic() + seconds)
             trained = learner.train(samples, timed, sample_weight=fold.learns, checkpoint=state)
             models = versions(trained.model)
             scores.append([self._scores(model, valid, fold) for model in models])
             n_used.append([len(model.used_features) for model in models])
-        joined = np.concatenate if len(folds) < len(self._folds) else self._in_order
+        joined = np.concatenate if len(chosen) < len(self._folds) else self._in_order
         pairs = zip(zip(*scores, strict=True), zip(*n_used, strict=True), strict=True)
         return [(joined(parts), max(used)) for parts, used in pairs]
 
@@ -382,10 +367,3 @@ class Validation:
 def _promises(rival: Verdict, other: Verdict) -> bool:
     """Return whether another candidate may be better than its rival, by verdicts on the first fold."""
     return other.quality > rival.quality or other.log_loss < (1.0 - PROMISING) * rival.log_loss
-
-
-class _Folds(NamedTuple):
-    """Folds, and the state from which the training of each continues."""
-
-    folds: Sequence[Fold]
-    states: Sequence[MemoryCheckpoint | None]

@@ -107,7 +107,7 @@ def test_parquet_files(tmp_path):
 
 
 def part(source: int, n_bytes: int, form: str = "csv") -> Part:
-    return Part(0, f"{source}.{form}", form, source, 0, n_bytes, 0, 1, 1, n_bytes)
+    return Part(f"{source}.{form}", form, source, 0, n_bytes, 1, 1, n_bytes)
 
 
 def sources_of(parts) -> list[list[int]]:

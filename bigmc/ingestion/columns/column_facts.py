@@ -76,11 +76,10 @@ class ColumnFacts:
         The first line or row of each.
     row_numbers : RowNumbers
         Whether the column numbers the rows.
-    use : Use
     """
 
     name: str
-    levels: LevelCount
+    levels: LevelCount = field(default_factory=LevelCount)
     format: ValueFormat | None = None
     n_rows: int = 0
     n_missing: int = 0
@@ -190,20 +189,15 @@ class ColumnFacts:
         return f"{doubt.reason}; --value-format {self.name}=EXAMPLE decides, for example {doubt.example}"
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no row has a value."""
-        return self.n_missing == self.n_rows
-
-    @property
     def is_useful(self) -> bool:
-        """Whether the column can be a feature."""
-        return not (self.unfit or self.is_empty)
+        """Whether the column can be a feature, and a row has a value."""
+        return not self.unfit and self.n_missing < self.n_rows
 
     @property
     def is_shuffled_row_number(self) -> bool:
         """Whether the values are the numbers of the rows, in another order."""
         n_rows = self.row_numbers.n_rows
-        if not self.is_number or self.levels.n_values != n_rows or n_rows < FEWEST_ROWS:
+        if not self.is_number or len(self.levels.counts) != n_rows or n_rows < FEWEST_ROWS:
             return False
         values = as_float(pa.array(self.levels.counts, pa.string())).values
         low, high = values.min(), values.max()
@@ -224,7 +218,7 @@ class ColumnFacts:
     @property
     def is_category(self) -> bool:
         """Whether values repeat: there are few, and at most half as many as rows."""
-        return self.levels.n_values <= min(MOST_LEVELS, max(2, self.n_rows // 2))
+        return len(self.levels.counts) <= min(MOST_LEVELS, max(2, self.n_rows // 2))
 
 
 def _misses_dates(format: ValueFormat, texts: pa.Array) -> bool:

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.column_facts import ColumnFacts, Use
-from bigmc.ingestion.columns.odd_values import told
+from bigmc.ingestion.columns.odd_values import note_on_odd
 from bigmc.ingestion.columns.patterns import expand_given
-from bigmc.ingestion.columns.table_columns import MOST_LEVELS, LevelCount, category_texts
+from bigmc.ingestion.columns.table_columns import MOST_LEVELS, category_texts
 from bigmc.ingestion.columns.value_formats import MISSING_TEXTS, ValueFormats
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import read_once
@@ -37,7 +37,6 @@ class ColumnKinds(NamedTuple):
 
     Attributes
     ----------
-    options : IngestKeywords
     left_out : tuple of str
         Columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if no columns
         are named.
@@ -58,12 +57,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     numbers, categories of few values, and else texts. Patterns become the columns that they match. Categories
     of few values become indicators where no text is hashed beside them. Missing numbers and dates are filled
     with the mean; where there are any, or values of the sample are missing, missing texts and categories are
-    empty ones. What was given stays.
-
-    Raises
-    ------
-    DataError
-        If a named column is missing, no row can be read, or no column is usable.
+    empty ones. What was given stays. `DataError` if a named column is missing, no row can be read, or no
+    column is usable.
     """
     if read_once(source):
         return ColumnKinds(options)  # do not consume sources that can be read only once
@@ -86,7 +81,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
         categories, hashes = columns_of(completed.get("categorical")), bool(texts)
         dense = (*columns_of(completed.get("dense")), *columns_of(completed.get("date")))
     known = {column.name: column for column in columns}
-    counts = [known[name].levels.n_values for name in categories if name in known]
+    counts = [len(known[name].levels.counts) for name in categories if name in known]
     few = max(counts, default=0) <= MOST_LEVELS and sum(counts) <= MOST_INDICATORS
     if categories and few and not hashes:
         completed["one_hot"] = (*columns_of(completed.get("one_hot")), *categories)
@@ -134,7 +129,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
         for name in () if batch.table is None else batch.table.column_names:
             if name not in others:
                 use = Use.CATEGORY if name in categories else Use.UNKNOWN
-                new = ColumnFacts(name, LevelCount(name), formats.get(name), missing=missing, use=use)
+                new = ColumnFacts(name, format=formats.get(name), missing=missing, use=use)
                 column = columns.setdefault(name, new)
                 column.add(batch.table)
                 column.row_numbers.add(batch.table.column(name), batch.row, firsts[part.source])
@@ -151,9 +146,7 @@ def _enter_nested(source: Source, columns: dict[str, ColumnFacts]) -> list[str] 
     schema = FORMATS[source.format].schema(source, ReadHints(missing=True))
     for name, kind in zip(schema.names, schema.types, strict=True):
         if pa.types.is_nested(kind):
-            columns[name] = ColumnFacts(
-                name, LevelCount(name), unfit=True, is_object=pa.types.is_struct(kind)
-            )
+            columns[name] = ColumnFacts(name, unfit=True, is_object=pa.types.is_struct(kind))
     return [name for name in schema.names if name not in columns] or None if columns else None
 
 
@@ -203,7 +196,7 @@ def _notes(columns: Sequence[ColumnFacts]) -> Iterator[str]:
         if column.is_object:
             yield f"{column.name} is an object; name its fields to use them: --text {column.name}.FIELD"
         if column.odd:
-            yield told(column.name, column.odd, column.n_rows, column.odd_places)
+            yield note_on_odd(column.name, column.odd, column.n_rows, column.odd_places)
         yield from _notes_on_ids(column)
         if column.inexact:
             use = "left out" if column.unfit else "categories"

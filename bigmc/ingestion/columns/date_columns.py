@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.ingestion.columns.date_formats import ISO, times_in_format
-from bigmc.ingestion.columns.number_columns import null_mask
+from bigmc.ingestion.columns.number_columns import Floats, null_mask
 from bigmc.ingestion.columns.value_formats import without_missing
 from bigmc.ingestion.hashing.categories import is_text, plain_text
 
@@ -20,7 +20,7 @@ _DAY = 86_400_000_000
 """Microseconds."""
 _FIRST_DAY = np.datetime64("2000-01-01", "D").astype("datetime64[us]").astype(np.int64)
 
-PARTS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[Any]]] = MappingProxyType(
+DATE_PARTS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[Any]]] = MappingProxyType(
     {
         "day": lambda times: np.floor((times - _FIRST_DAY) / _DAY),
         "month": lambda times: times.view("datetime64[us]").astype("datetime64[M]").astype(int) % 12 + 1,
@@ -32,29 +32,9 @@ PARTS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[Any]]] = MappingProxyT
 day of the week with Monday as 0, and hours since midnight. Times with a zone are converted to UTC."""
 
 
-class DateNumbers(NamedTuple):
-    """A column of dates as numbers.
-
-    Attributes
-    ----------
-    values : float64 array of shape (n_rows, len(PARTS))
-        NaN if there is no date.
-    absent, unreadable : bool arrays of shape (n_rows,)
-        Rows without a value, and rows whose value is not a date.
-    """
-
-    values: NDArray[np.float64]
-    absent: NDArray[np.bool_]
-    unreadable: NDArray[np.bool_]
-
-    def without_odd(self) -> DateNumbers:
-        """Return the column with missing values for those that are not dates."""
-        return DateNumbers(self.values, self.absent | self.unreadable, np.zeros(len(self.values), bool))
-
-
 def part_names(columns: Sequence[str]) -> Iterator[str]:
     """Yield the names of the features of date columns."""
-    return (f"{column} ({part})" for column in columns for part in PARTS)
+    return (f"{column} ({part})" for column in columns for part in DATE_PARTS)
 
 
 def is_date(kind: pa.DataType) -> bool:
@@ -62,8 +42,8 @@ def is_date(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or is_text(kind))
 
 
-def as_dates(column: pa.Array, format: str = ISO, missing: Sequence[str] = ()) -> DateNumbers:
-    """Return a column of dates or times, or of texts, as numbers.
+def as_dates(column: pa.Array, format: str = ISO, missing: Sequence[str] = ()) -> Floats:
+    """Return a column of dates or times, or of texts, as the numbers of `DATE_PARTS`.
 
     Parameters
     ----------
@@ -83,9 +63,9 @@ def as_dates(column: pa.Array, format: str = ISO, missing: Sequence[str] = ()) -
         plain = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
         absent, unreadable = null_mask(column), np.zeros(len(column), bool)
         times = plain.fill_null(0).to_numpy(zero_copy_only=False)
-    values = np.column_stack([part(times) for part in PARTS.values()]).astype(np.float64)
+    values = np.column_stack([part(times) for part in DATE_PARTS.values()]).astype(np.float64)
     values[absent | unreadable] = np.nan
-    return DateNumbers(values, absent, unreadable)
+    return Floats(values, absent, unreadable)
 
 
 def _iso_times(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

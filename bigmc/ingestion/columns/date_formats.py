@@ -82,30 +82,26 @@ def times_in_format(texts: pa.Array, format: str) -> tuple[NDArray[np.int64], ND
         A key of `EXAMPLES`, but for `ISO`.
     """
     found = pc.extract_regex(texts, _PATTERNS[format])
-    fits = found.is_valid().fill_null(False).to_numpy(zero_copy_only=False).copy()
+    fits = _marks(found.is_valid()).copy()
     if not fits.any():
         return np.zeros(len(fits), np.int64), ~fits
     year, day, hour, minute = (_whole(found, name) for name in ("year", "day", "hour", "minute"))
     month = _month_of_name(found) if "name" in format else _whole(found, "month")
     second = np.round(_numbers(found, "second") * 1e6).astype(np.int64)
-    digits = _field(found, "year")
-    two = pc.equal(pc.utf8_length(digits), 2).fill_null(False).to_numpy(zero_copy_only=False)
+    two = _marks(pc.equal(pc.utf8_length(_field(found, "year")), 2))
     if format == "day, month, year":
-        dotted = pc.equal(_field(found, "mark"), ".").fill_null(False).to_numpy(zero_copy_only=False)
-        fits &= ~(two & dotted)
+        fits &= ~(two & _marks(pc.equal(_field(found, "mark"), ".")))
     year = year + np.where(two, np.where(year >= _PIVOT, 1900, 2000), 0)
     half = pc.utf8_lower(_field(found, "half"))
-    afternoon = pc.equal(half, "p").fill_null(False).to_numpy(zero_copy_only=False)
-    halved = half.is_valid().to_numpy(zero_copy_only=False)
+    afternoon = _marks(pc.equal(half, "p"))
+    halved = _marks(half.is_valid())
     fits &= np.where(halved, (hour >= 1) & (hour <= 12), hour < 24) & (minute < 60) & (second < 60_000_000)
     hour = np.where(halved, hour % 12 + 12 * afternoon, hour)
     fits &= (year >= 1) & (month >= 1) & (month <= 12)
     months = ((year - _EPOCH_YEAR) * 12 + month - 1).astype("datetime64[M]")
-    length = (
-        (months + np.timedelta64(1, "M")).astype("datetime64[D]") - months.astype("datetime64[D]")
-    ).astype(np.int64)
-    fits &= (day >= 1) & (day <= length)
-    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    first, after = (each.astype("datetime64[D]").astype(np.int64) for each in (months, months + 1))
+    fits &= (day >= 1) & (day <= after - first)
+    days = first + day - 1
     times = days * _DAY_OF_US + (hour * 3600 + minute * 60) * 1_000_000 + second
     return np.where(fits, times, 0), ~fits
 
@@ -121,6 +117,11 @@ def _field(found: pa.Array, name: str) -> pa.Array:
     """Return a part of each date; null if it is missing."""
     texts = pc.struct_field(found, name)
     return pc.if_else(pc.and_(found.is_valid(), pc.not_equal(texts, "")), texts, None)
+
+
+def _marks(found: pa.Array) -> NDArray[np.bool_]:
+    """Return booleans as an array, False where they are null."""
+    return np.asarray(found.fill_null(False), bool)
 
 
 def _numbers(found: pa.Array, name: str) -> NDArray[Any]:

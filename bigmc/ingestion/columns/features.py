@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.columns.date_columns import DateNumbers, as_dates, is_date, part_names
-from bigmc.ingestion.columns.number_columns import Numbers, is_number, null_mask
+from bigmc.ingestion.columns.date_columns import as_dates, is_date, part_names
+from bigmc.ingestion.columns.number_columns import Floats, Numbers, is_number, null_mask
 from bigmc.ingestion.columns.table_columns import Filling, Levels, category_texts, filled, indicators
 from bigmc.ingestion.columns.value_formats import PLAIN, ValueFormats
 from bigmc.ingestion.hashing.categories import (
@@ -102,9 +102,9 @@ class FeatureSpec:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of all columns needed, without duplicates."""
+        hashed = (*self.text, *self.categorical, *self.numeric)
         one_hot = (levels.column for levels in self.one_hot)
-        others = (*self.text, *self.categorical, *self.numeric, *self.dense, *self.dates)
-        return tuple(dict.fromkeys((*others, *one_hot)))
+        return tuple(dict.fromkeys((*hashed, *self.dense, *self.dates, *one_hot)))
 
     @property
     def own_names(self) -> tuple[str, ...]:
@@ -172,20 +172,15 @@ class FeatureSpec:
     def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:
         """Return the specification that :meth:`to_dict` wrote."""
         names = {key: tuple(data[key]) for key in ("text", "categorical", "numeric", "dense")}
-        hasher = TextHasher.from_dict(data["hasher"]) if data["hasher"] else None
-        first, n_own = data.get("first_index"), data["n_own"]
-        map = FeatureMap.from_dict(data["map"]) if "map" in data else None
-        missing = data.get("missing", False)
-        one_hot = tuple(Levels(each["column"], tuple(each["values"])) for each in data.get("one_hot", ()))
         filling = data.get("filling")
         return cls(
             **names,
-            hasher=hasher,
-            n_own=n_own,
-            first_index=first,
-            map=map,
-            missing=missing,
-            one_hot=one_hot,
+            hasher=TextHasher.from_dict(data["hasher"]) if data["hasher"] else None,
+            n_own=data["n_own"],
+            first_index=data.get("first_index"),
+            map=FeatureMap.from_dict(data["map"]) if "map" in data else None,
+            missing=data.get("missing", False),
+            one_hot=tuple(Levels(each["column"], tuple(each["values"])) for each in data.get("one_hot", ())),
             filling=Filling.from_dict(filling) if filling else None,
             dates=tuple(data.get("dates", ())),
             value_formats=ValueFormats.from_dict(data["value_formats"]) if "value_formats" in data else PLAIN,
@@ -209,7 +204,7 @@ class FeatureSpec:
         """Return the columns of a batch as numbers, which are read at first use."""
         return Numbers(table, self.value_formats)
 
-    def read_dates(self, table: pa.RecordBatch, name: str) -> DateNumbers:
+    def read_dates(self, table: pa.RecordBatch, name: str) -> Floats:
         """Return a column of dates as numbers."""
         formats = self.value_formats
         dates = as_dates(table.column(name), formats.of_dates(name), formats.missing)
@@ -221,8 +216,8 @@ class FeatureSpec:
         as_found = replace(self, value_formats=replace(formats, odd=()))
         numbers, n_odd = as_found.read_numbers(table), 0
         for name in formats.odd:
-            odd = as_found.read_dates(table, name).unreadable if name in self.dates else numbers[name].odd
-            n_odd += int(odd.sum())
+            column = as_found.read_dates(table, name) if name in self.dates else numbers[name]
+            n_odd += int(column.odd.sum())
         return n_odd
 
     def find_bad(self, table: pa.RecordBatch, numbers: Numbers | None = None) -> Bad:
@@ -273,21 +268,10 @@ class FeatureSpec:
         return bad
 
     def check_types(self, schema: pa.Schema) -> None:
-        """Raise an error if the type of a column does not fit its use.
-
-        Raises
-        ------
-        DataError
-            For the first such column; the message names the column and an option that fits.
-        """
+        """Raise `DataError` if the type of a column does not fit its use, naming an option that fits."""
         for names, fits, wanted, cure in (
             (self.text, is_text, "text", "name it with --categorical, --numeric or --dense"),
-            (
-                self.category_columns,
-                _is_category,
-                "a category",
-                "give text, integers or booleans",
-            ),
+            (self.category_columns, _is_category, "a category", "give text, integers or booleans"),
             (self.dates, is_date, "a date", "name it with --dense, --text or --categorical"),
             ((*self.numeric, *self.dense), is_number, "a number", "name it with --text or --categorical"),
         ):
@@ -300,8 +284,9 @@ class FeatureSpec:
         """Return the categorical columns of a batch without bad rows, given those of an earlier batch."""
         earlier = dict(zip(self.categorical, before, strict=False))
         columns = {name: table.column(name) for name in self.categorical}
-        if self.fills:
-            columns = {name: _without_nulls(column) for name, column in columns.items()}
+        if self.fills:  # missing ones are empty texts
+            with_null = [name for name, column in columns.items() if null_mask(column).any()]
+            columns |= {name: category_texts(columns[name]) for name in with_null}
         return [categories_of(column, name, earlier.get(name)) for name, column in columns.items()]
 
     def texts(self, table: pa.RecordBatch) -> list[pa.Array]:
@@ -356,10 +341,7 @@ class FeatureSpec:
     def mapped(self, samples: Samples) -> Samples:
         """Apply the feature map, if any, to dense samples.
 
-        Raises
-        ------
-        DataError
-            If there is one and the samples are sparse, or have another number of features.
+        `DataError` if there is one and the samples are sparse, or have another number of features.
         """
         if self.map is None:
             return samples
@@ -382,8 +364,3 @@ def _is_plain(column: pa.Array) -> bool:
         return False
     values = column.to_numpy()
     return bool(len(values) == 0 or np.abs(values).max() < EXACT_INTEGERS)  # False for NaN
-
-
-def _without_nulls(column: pa.Array) -> pa.Array:
-    """Return categories with empty texts for missing ones."""
-    return category_texts(column) if null_mask(column).any() else column

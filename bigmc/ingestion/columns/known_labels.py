@@ -49,10 +49,7 @@ class KnownLabels:
     def label(self, value: object) -> object:
         """Return the class that a value means, or the value as a new label of the type of the classes.
 
-        Raises
-        ------
-        DataError
-            If it cannot be one of them, or is written like several.
+        `DataError` if it cannot be one of them, or is written like several.
         """
         if type(value) is self._kind and value in self.codes:
             return value

@@ -58,12 +58,8 @@ def plain(labels: pa.Array) -> pa.Array:
     """Return labels as int64, float64, bool or string.
 
     Dates and times are the texts that they are in CSV, by ISO 8601, a time at midnight without a zone just
-    its date, as pandas writes them; decimal numbers with places after the point are texts too.
-
-    Raises
-    ------
-    DataError
-        If the type of the column cannot be a label, such as a list or a time of day.
+    its date, as pandas writes them; decimal numbers with places after the point are texts too. `DataError` if
+    the type of the column cannot be a label, such as a list or a time of day.
     """
     kind = labels.type
     if pa.types.is_dictionary(kind):
@@ -170,10 +166,7 @@ class LabelCoder:
 def split_labels(labels: pa.Array, separator: str) -> pa.Array:
     """Split texts at the separator into lists of labels; `NO_LABELS` becomes an empty list.
 
-    Raises
-    ------
-    DataError
-        If the labels are not texts.
+    `DataError` if the labels are not texts.
     """
     if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
         raise DataError(
@@ -187,10 +180,7 @@ def split_labels(labels: pa.Array, separator: str) -> pa.Array:
 def agree_on_sets(parts: Iterable[bool | None]) -> bool:
     """Return whether labels are sets, given whether those of each part are; None for a part without rows.
 
-    Raises
-    ------
-    DataError
-        If some parts have lists and others one label per row.
+    `DataError` if some parts have lists and others one label per row.
     """
     seen = {sets for sets in parts if sets is not None}
     if len(seen) > 1:
@@ -213,6 +203,8 @@ def merge_classes(
 ) -> list[object]:
     """Return the sorted classes of a dataset from the labels of its parts.
 
+    `DataError` if the labels have several types, or there are fewer than two.
+
     Parameters
     ----------
     parts : iterable of list
@@ -223,11 +215,6 @@ def merge_classes(
         Bad rows whose labels are not among them, for the error.
     kind : LabelKind, optional
         What the labels of a row are, for the error.
-
-    Raises
-    ------
-    DataError
-        If the labels have several types, or there are fewer than two.
     """
     labels = {value for part in parts for value in part}
     kinds = sorted({type(value).__name__ for value in labels})
@@ -262,7 +249,8 @@ def merge_classes(
 def extend_classes(classes: list[object], parts: Iterable[list[object]]) -> list[object]:
     """Return the classes of a dataset, followed by the sorted new ones of appended parts.
 
-    A label that means one of the classes is that one, whatever its type (`KnownLabels`).
+    A label that means one of the classes is that one, whatever its type (`KnownLabels`). `DataError` if a
+    label has another type than the classes.
 
     Parameters
     ----------
@@ -270,11 +258,6 @@ def extend_classes(classes: list[object], parts: Iterable[list[object]]) -> list
         Classes by code; they keep their codes.
     parts : iterable of list
         Labels of each part.
-
-    Raises
-    ------
-    DataError
-        If a label has another type than the classes.
     """
     known = KnownLabels(classes, "dataset's labels")
     labels = (known.label(value) for part in parts for value in part)

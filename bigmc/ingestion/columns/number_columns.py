@@ -31,14 +31,14 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 class Floats(NamedTuple):
-    """A column as numbers.
+    """A column as numbers; a column of dates as several.
 
     Attributes
     ----------
-    values : float64 array of shape (n_rows,)
-        NaN if there is no number.
+    values : float64 array of shape (n_rows,), or (n_rows, n_numbers) for dates
+        NaN if there is no number or date.
     absent, unreadable : bool arrays of shape (n_rows,)
-        Rows without a value, and rows whose value is not a number.
+        Rows without a value, and rows whose value is not a number or date.
     """
 
     values: NDArray[np.float64]
@@ -47,15 +47,18 @@ class Floats(NamedTuple):
 
     @property
     def odd(self) -> NDArray[np.bool_]:
-        """Rows whose value is not a number, or is infinite."""
-        return self.unreadable | np.isinf(self.values)
+        """Rows whose value is not a number or date, or is infinite."""
+        infinite = np.isinf(self.values)
+        return self.unreadable | (infinite if infinite.ndim == 1 else infinite.any(axis=1))
 
     def without_odd(self) -> Floats:
         """Return the column with missing values for odd ones."""
         odd = self.odd
         if not odd.any():
             return self
-        return Floats(np.where(odd, np.nan, self.values), self.absent | odd, np.zeros(len(odd), bool))
+        values = self.values.copy()
+        values[odd] = np.nan
+        return Floats(values, self.absent | odd, np.zeros(len(odd), bool))
 
 
 class Numbers:
@@ -63,7 +66,6 @@ class Numbers:
 
     Parameters
     ----------
-    table : RecordBatch
     value_formats : ValueFormats
         How texts of its columns are written.
     """

@@ -27,7 +27,6 @@ class MainFormat(NamedTuple):
 
     Attributes
     ----------
-    format : ValueFormat
     is_odd : bool array of shape (n_values,)
     """
 
@@ -71,7 +70,7 @@ def _odd_ones(texts: pa.Array) -> Iterator[NDArray[np.bool_]]:
             yield times_in_format(texts, format)[1]
 
 
-def told(name: str, counts: Mapping[str, int], n_values: int, places: Mapping[str, str]) -> str:
+def note_on_odd(name: str, counts: Mapping[str, int], n_values: int, places: Mapping[str, str]) -> str:
     """Return a sentence on the odd values of a column, each with the first line or row it is in."""
     shown = [f"{text[:40]!r} in {places[text]}" if text in places else repr(text[:40]) for text in counts]
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""

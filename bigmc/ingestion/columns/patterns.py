@@ -9,35 +9,22 @@ from typing import Any, cast
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import expand_sources, schema
 from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.sources.source import Source
 from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions
 
 _COLUMNS = (*FEATURES, "keep")
 
 
-def has_patterns(options: IngestOptions) -> bool:
-    """Return whether an option that names columns may hold a pattern."""
-    return any(_is_pattern(name) for option in _COLUMNS for name in getattr(options, option))
-
-
-def expand_patterns(options: IngestOptions, columns: Sequence[str], path: str) -> IngestOptions:
+def expand_patterns(options: IngestOptions, sources: Sequence[Source]) -> IngestOptions:
     """Return options with the columns that match a pattern, in the order of the data, in its place.
 
     ``*`` stands for any characters, ``?`` for one. A column that is so named is no pattern, and columns that
-    another option names, the label and the like among them, do not match.
-
-    Parameters
-    ----------
-    options : IngestOptions
-    columns : sequence of str
-        All columns of the data.
-    path : str
-        Where they are, for errors.
-
-    Raises
-    ------
-    DataError
-        If no column matches.
+    another option names, the label and the like among them, do not match. Matrices have no columns.
+    `DataError` if no column matches.
     """
+    if sources[0].format in MATRICES or not _has_patterns(options):
+        return options
+    columns, path = schema(sources[:1], ()).names, sources[0].path
     known = frozenset(columns)
     named = {options.label, options.weight, options.group}
     for option in _COLUMNS:
@@ -64,16 +51,18 @@ def expand_patterns(options: IngestOptions, columns: Sequence[str], path: str) -
 
 
 def expand_given(source: Any, given: IngestKeywords) -> IngestKeywords:
-    """Return given options with their patterns expanded, as `expand_patterns` does; matrices have none."""
+    """Return given options with their patterns expanded, as `expand_patterns` does."""
     options = IngestOptions().but(given)
-    if not has_patterns(options):
+    if not _has_patterns(options):
         return given
-    sources = expand_sources(source, options)
-    if sources[0].format in MATRICES:
-        return given
-    expanded = expand_patterns(options, schema(sources[:1], ()).names, sources[0].path)
+    expanded = expand_patterns(options, expand_sources(source, options))
     columns = {option: getattr(expanded, option) for option in _COLUMNS if option in given}
     return cast(IngestKeywords, {**given, **columns})
+
+
+def _has_patterns(options: IngestOptions) -> bool:
+    """Return whether an option that names columns may hold a pattern."""
+    return any(_is_pattern(name) for option in _COLUMNS for name in getattr(options, option))
 
 
 def _is_pattern(name: str) -> bool:

@@ -140,32 +140,27 @@ def category_texts(column: pa.Array) -> pa.Array:
 
 
 class LevelCount:
-    """Counts the values of a category."""
+    """Counts the values of a category.
 
-    def __init__(self, column: str) -> None:
-        self._column = column
-        self._counts: Counter[str] = Counter()
+    Attributes
+    ----------
+    counts : Counter of str
+        Each value, but for those after the first `MOST_COUNTED`, with the number of its rows.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
 
     def add(self, column: pa.Array) -> None:
         """Count the values of a batch."""
         for entry in category_texts(column).value_counts().to_pylist():
-            if entry["values"] in self._counts or len(self._counts) < MOST_COUNTED:
-                self._counts[entry["values"]] += entry["counts"]
+            if entry["values"] in self.counts or len(self.counts) < MOST_COUNTED:
+                self.counts[entry["values"]] += entry["counts"]
 
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Each value with the number of its rows."""
-        return self._counts
-
-    @property
-    def n_values(self) -> int:
-        """Number of different values that were counted."""
-        return len(self._counts)
-
-    def levels(self) -> Levels:
-        """Return the `MOST_LEVELS` most frequent values, ties in alphabetical order."""
-        ordered = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
-        return Levels(self._column, tuple(value for value, _ in ordered[:MOST_LEVELS]))
+    def levels(self, column: str) -> Levels:
+        """Return the `MOST_LEVELS` most frequent values of the column, ties in alphabetical order."""
+        ordered = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
+        return Levels(column, tuple(value for value, _ in ordered[:MOST_LEVELS]))
 
 
 class MeanOfColumns:

@@ -62,10 +62,7 @@ class ValueFormats:
     ) -> ValueFormats:
         """Return the formats of columns that have one or more examples like ``price=$1,234.50``.
 
-        Raises
-        ------
-        DataError
-            If one of them is neither a number nor a date, or may be read in several ways.
+        `DataError` if one of them is neither a number nor a date, or may be read in several ways.
         """
         by_column: dict[str, list[str]] = {}
         for item in examples:
@@ -82,22 +79,18 @@ class ValueFormats:
         """Examples from which :meth:`like` makes the same formats."""
         return tuple(f"{column}={text}" for column, format in self.formats for text in examples_of(format))
 
-    def format_of(self, column: str) -> ValueFormat | None:
-        """Return the format of a column; None for the usual one of programs."""
-        return self._by_column.get(column)
-
     @cached_property
     def _by_column(self) -> Mapping[str, ValueFormat]:
         return dict(self.formats)  # of thousands of columns, each is asked for in every batch
 
     def of_numbers(self, column: str) -> NumberFormat:
         """Return the format of a column of numbers."""
-        format = self.format_of(column)
+        format = self._by_column.get(column)
         return format if isinstance(format, NumberFormat) else NumberFormat()
 
     def of_dates(self, column: str) -> str:
         """Return the format of a column of dates."""
-        format = self.format_of(column)
+        format = self._by_column.get(column)
         return format if isinstance(format, str) else ISO
 
     def date_example(self, column: str) -> str:
@@ -121,10 +114,7 @@ class ValueFormats:
     def from_dict(cls, data: Mapping[str, Any]) -> ValueFormats:
         """Return what :meth:`to_dict` wrote.
 
-        Raises
-        ------
-        DataError
-            If dates are in a format that this version does not know.
+        `DataError` if dates are in a format that this version does not know.
         """
         formats = tuple((column, _format_from(column, format)) for column, format in data["formats"].items())
         return cls(formats, tuple(data["missing"]), tuple(data.get("odd", ())))

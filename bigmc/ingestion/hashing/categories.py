@@ -70,6 +70,8 @@ def category_text(column: pa.Array) -> pa.Array:
 def categories_of(column: pa.Array, name: str, before: Categories | None = None) -> Categories:
     """Return the categories of a column; no value may be missing.
 
+    `DataError` if a value is missing.
+
     Parameters
     ----------
     column : pyarrow Array
@@ -79,11 +81,6 @@ def categories_of(column: pa.Array, name: str, before: Categories | None = None)
     before : Categories, optional
         Categories of this column in an earlier batch. Batches of one Parquet row group share their values,
         which need not be formatted and hashed again.
-
-    Raises
-    ------
-    DataError
-        If a value is missing.
     """
     kind = column.type
     if not pa.types.is_dictionary(kind):

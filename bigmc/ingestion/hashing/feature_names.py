@@ -17,7 +17,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.hasher import ANALYZERS, TextHasher, features_of
 from bigmc.ingestion.hashing.scratch import scratch
-from bigmc.ingestion.hashing.unicode import Nulls, string_pieces
+from bigmc.ingestion.hashing.unicode import string_pieces
 from bigmc.kernels.hashing import frequent_names as kernel
 from bigmc.kernels.hashing import murmur as hashing_kernel
 from bigmc.kernels.hashing import spelling
@@ -60,36 +60,26 @@ class NameCounter:
         if capacity < kernel.WAYS or capacity & (capacity - 1):
             raise DataError(f"capacity {capacity} is not a power of two", f"choose {kernel.WAYS} or more")
         self.hasher = hasher
-        self.capacity = capacity
-        self._keys = np.zeros(capacity, np.uint32)
-        self._seen = np.zeros(capacity, np.int64)
-        self._rank = np.zeros(capacity, np.int64)
-        self._lengths = np.zeros(capacity, np.uint32)
-        self._names = np.zeros((capacity, NAME_BYTES), np.uint8)
-        self._table = NameTable(self._keys, self._seen, self._rank, self._lengths, self._names)
+        self._table = NameTable(
+            np.zeros(capacity, np.uint32),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.int64),
+            np.zeros(capacity, np.uint32),
+            np.zeros((capacity, NAME_BYTES), np.uint8),
+        )
         self._hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
         self._starts = np.empty(LIST_LENGTH, np.uint32)
         self._sizes = np.empty(LIST_LENGTH, np.uint32)
         self._n_documents = 0
         self._n_bytes = 0
 
-    @staticmethod
-    def projected_nbytes(capacity: int) -> int:
-        """Bytes of a counter with this capacity, without scratch, which it shares with hashing."""
-        return capacity * (4 + 8 + 8 + 4 + NAME_BYTES) + LIST_LENGTH * 12 + 4 * hashing_kernel.WIDTH
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return self.projected_nbytes(self.capacity)
-
     @property
     def max_error(self) -> int:
         """Maximum by which a count may be below the (sampled and multiplied) true count."""
-        return int((self._rank - self._seen).max())
+        return int((self._table.rank - self._table.seen).max())
 
-    def update(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> None:
-        """Count the n-grams of documents; parameters as for `TextHasher.transform`."""
+    def update(self, texts: pa.Array | pa.ChunkedArray) -> None:
+        """Count the n-grams of documents, as for `TextHasher.transform`."""
         if len(texts) == 0:
             return
         lengths = pc.fill_null(pc.binary_length(texts), 0).cast(pa.int64()).to_numpy()
@@ -98,10 +88,10 @@ class NameCounter:
         numbers = np.arange(self._n_documents + whole, self._n_documents + len(texts), dtype=np.uint64)
         self._n_documents += len(texts)
         self._n_bytes = int(before[-1] + lengths[-1])
-        self._count(texts[:whole], 1, nulls)
+        self._count(texts[:whole], 1)
         sampled = splitmix64(numbers) % np.uint64(SAMPLE_ONE_IN) == 0
         if sampled.any():
-            self._count(texts[whole:].filter(pa.array(sampled)), SAMPLE_ONE_IN, nulls)
+            self._count(texts[whole:].filter(pa.array(sampled)), SAMPLE_ONE_IN)
 
     def update_categories(self, categories: Categories) -> None:
         """Count every row's ``column=value``."""
@@ -110,24 +100,18 @@ class NameCounter:
             spelled = SpelledNames(text, offsets, categories.hashes)
             kernel.count_codes(categories.codes, spelled, slots, self._table)
 
-    def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int, nulls: Nulls) -> None:
+    def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int) -> None:
         ngrams = NGrams(ANALYZERS[self.hasher.analyzer], *self.hasher.ngrams)
-        for _, n_rows in self.hasher.fold(texts, nulls):
+        for _, n_rows in self.hasher.fold(texts):
             place = np.array([0, ngrams.n_min, 0], np.int64)
             while place[0] < n_rows:
                 n = spelling.spell_rows(
                     place, n_rows, scratch.documents, ngrams, scratch.reach, self._starts, self._sizes
                 )
-                self._count_listed(scratch.folded, self._starts[:n], self._sizes[:n], weight)
+                names = Ranges(scratch.folded, self._starts[:n], self._sizes[:n])
+                hashing_kernel.hash_words(*names, n, scratch.parts, self._hashes)
+                kernel.count_names(self._hashes[:n], names, weight, self._table)
         scratch.trim()
-
-    def _count_listed(
-        self, text: NDArray[np.uint8], starts: NDArray[np.uint32], sizes: NDArray[np.uint32], weight: int
-    ) -> None:
-        """Count at most `LIST_LENGTH` names, given by their position in ``text``, ``weight`` times each."""
-        n = len(starts)
-        hashing_kernel.hash_words(text, starts, sizes, n, scratch.parts, self._hashes)
-        kernel.count_names(self._hashes[:n], Ranges(text, starts, sizes), weight, self._table)
 
     def table(self) -> pa.Table:
         """Names seen, sorted by bucket, then by decreasing frequency.
@@ -142,16 +126,16 @@ class NameCounter:
 
     def unsorted_table(self) -> pa.Table:
         """Names seen, like `table` but unsorted: `merge_names` sorts them anyway."""
-        slots = np.flatnonzero(self._seen)
-        buckets, signs = features_of(self._keys[slots], self.hasher.hash_bits)
-        columns = [buckets, self._spelled(slots), signs, self._seen[slots]]
+        slots = np.flatnonzero(self._table.seen)
+        buckets, signs = features_of(self._table.keys[slots], self.hasher.hash_bits)
+        columns = [buckets, self._spelled(slots), signs, self._table.seen[slots]]
         return pa.table([pa.array(column) for column in columns], schema=SCHEMA)
 
     def _spelled(self, slots: NDArray[np.intp]) -> pa.Array:
         """Return the names in some slots; truncated names end in an ellipsis."""
-        lengths = self._lengths[slots].astype(np.int32)
+        lengths = self._table.lengths[slots].astype(np.int32)
         letters = np.zeros((len(slots), NAME_BYTES + len(_ELLIPSIS)), np.uint8)
-        letters[:, :NAME_BYTES] = self._names[slots]
+        letters[:, :NAME_BYTES] = self._table.names[slots]
         for i in np.flatnonzero(lengths > NAME_BYTES).tolist():
             whole = letters[i, :NAME_BYTES].tobytes().decode(errors="ignore").encode() + _ELLIPSIS
             letters[i, : len(whole)] = np.frombuffer(whole, np.uint8)

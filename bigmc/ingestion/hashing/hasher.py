@@ -25,7 +25,6 @@ from bigmc.errors import DataError
 from bigmc.ingestion.hashing.row_builder import RowBuilder
 from bigmc.ingestion.hashing.scratch import WordUse, scratch
 from bigmc.ingestion.hashing.unicode import (
-    Nulls,
     case_kept_table,
     first_broken,
     lower_sigmas,
@@ -68,6 +67,8 @@ class HashSink(Protocol):
 class TextHasher:
     """Converts texts to hashed counts of words or characters, like scikit-learn's HashingVectorizer.
 
+    `DataError` if a parameter is invalid.
+
     Parameters
     ----------
     analyzer : {"word", "char", "char_wb"}
@@ -79,11 +80,6 @@ class TextHasher:
         ``2**hash_bits`` features, 1 to 30.
     lowercase : bool
         Lower-case the text first, as `str.lower` does.
-
-    Raises
-    ------
-    DataError
-        If a parameter is invalid.
     """
 
     analyzer: Analyzer = "word"
@@ -128,13 +124,17 @@ class TextHasher:
             )
         return cls(**parameters)
 
-    def fold(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Iterator[tuple[int, int]]:
+    def fold(
+        self, texts: pa.Array | pa.ChunkedArray, use: WordUse = WordUse.JOIN
+    ) -> Iterator[tuple[int, int]]:
         """Fold documents into the thread's `scratch` buffers, batch by batch.
 
         Parameters
         ----------
-        texts, nulls
+        texts
             As for `transform`.
+        use : WordUse
+            What becomes of the words.
 
         Yields
         ------
@@ -143,14 +143,9 @@ class TextHasher:
         n_rows : int
             Number of its documents.
         """
-        return self._fold(texts, nulls, WordUse.JOIN)
-
-    def _fold(
-        self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls, use: WordUse
-    ) -> Iterator[tuple[int, int]]:
         tabulate = lower_table if self.lowercase else case_kept_table
         code = ANALYZERS[self.analyzer]
-        for first, piece, offsets, text in string_pieces(texts, nulls):
+        for first, piece, offsets, text in string_pieces(texts):
             table = tabulate(planes_of(text[offsets[0] : offsets[-1]]))
             if self.lowercase:
                 offsets, text = lower_sigmas(offsets, text)
@@ -181,36 +176,31 @@ class TextHasher:
                     row = first_broken(offsets, text, row)
                     raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
 
-    def transform(self, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> Rows:
+    def transform(self, texts: pa.Array | pa.ChunkedArray) -> Rows:
         """Hash documents; thread-safe.
+
+        `DataError` for a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
 
         Parameters
         ----------
         texts : pyarrow Array or ChunkedArray of strings
             One document per row.
-        nulls : {"refuse", "empty"}
-            Whether a missing document is an error or an empty document.
 
         Returns
         -------
         Rows
             Signed counts, int16 if all of this batch fit, else int32.
-
-        Raises
-        ------
-        DataError
-            For a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
         """
         rows = RowBuilder(len(texts), self.hash_bits)
-        self.hash_into(rows, texts, nulls)
+        self.hash_into(rows, texts)
         result = rows.finish()
         scratch.trim()
         return result
 
-    def hash_into(self, sink: HashSink, texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse") -> None:
-        """Hash the n-grams of documents and pass them to `sink`; other parameters as for `transform`."""
+    def hash_into(self, sink: HashSink, texts: pa.Array | pa.ChunkedArray) -> None:
+        """Hash the n-grams of documents, as for `transform`, and pass them to `sink`."""
         single = self.analyzer == "word" and self.ngrams[1] == 1
-        for _, n_rows in self._fold(texts, nulls, WordUse.HASH if single else WordUse.JOIN):
+        for _, n_rows in self.fold(texts, WordUse.HASH if single else WordUse.JOIN):
             if single:
                 sink.add(scratch.units[: n_rows + 1], scratch.hashes, scratch.ones(len(scratch.hashes)))
             else:
@@ -275,13 +265,7 @@ def hash_names(names: Sequence[str], hash_bits: int) -> tuple[NDArray[np.int32],
 
 
 def hash_strings(strings: pa.Array) -> NDArray[np.uint32]:
-    """Return the hash of each string.
-
-    Raises
-    ------
-    DataError
-        If one is missing.
-    """
+    """Return the hash of each string; `DataError` if one is missing."""
     hashes = np.empty(len(strings), np.uint32)
     for first, piece, offsets, text in string_pieces(strings):
         buffer = np.empty(int(np.diff(offsets).max()) + kernel.PADDING, np.uint8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,6 @@ from bigmc.kernels.hashing import words as wording
 from bigmc.lazy import LazyModule
 
 pc = LazyModule("pyarrow.compute")
-
-Nulls = Literal["refuse", "empty"]
 
 # Capital I with dot has a lower case of two code points; capital sigma has two lower cases.
 SPECIAL_CODE_POINTS = (0x130, 0x3A3)
@@ -140,16 +138,16 @@ def _lowered(points: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def string_pieces(
-    texts: pa.Array | pa.ChunkedArray, nulls: Nulls = "refuse", piece_bytes: int | None = None
+    texts: pa.Array | pa.ChunkedArray, piece_bytes: int | None = None
 ) -> Iterator[tuple[int, pa.Array, NDArray[np.int64], NDArray[np.uint8]]]:
     """Walk through the strings of an Arrow array by pieces of some megabytes.
+
+    `DataError` if the array holds no strings, or a null.
 
     Parameters
     ----------
     texts : pyarrow Array or ChunkedArray
         Strings: ``string`` or ``large_string``, or what casts to it without loss (views, dictionaries).
-    nulls : {"refuse", "empty"}
-        Whether a missing string is an error or an empty string.
     piece_bytes : int, optional
         Text in a piece, unless one string is longer; `PIECE_BYTES` if not given.
 
@@ -163,17 +161,10 @@ def string_pieces(
         Where each string begins and ends in ``data``.
     data : uint8 array
         The UTF-8 bytes, not copied.
-
-    Raises
-    ------
-    DataError
-        If the array holds no strings, or a null that is to be refused.
     """
     if texts.null_count:
-        if nulls == "refuse":
-            row = pc.index(texts.is_null(), True).as_py()
-            raise DataError(f"row {row}: the text is missing (null)", "fill or quarantine missing texts")
-        texts = texts.cast(pa.large_string()).fill_null("")
+        row = pc.index(texts.is_null(), True).as_py()
+        raise DataError(f"row {row}: the text is missing (null)", "fill or quarantine missing texts")
     piece_bytes = piece_bytes or PIECE_BYTES
     first = 0
     for chunk in texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]:

@@ -19,23 +19,18 @@ from bigmc.store.files.object_store import is_remote
 EVERYTHING = ReadRequest()
 
 
-def partition_of(path: str) -> dict[str, str | None]:
-    """Return the columns in folder names of a path, as in ``day=2026-11-22/part-0.parquet``.
+def named_by_folders(path: str, format: str) -> Mapping[str, str | None]:
+    """Return the columns in the folder names of a file, as in ``day=2026-11-22/part-0.parquet``.
 
     Values are percent-decoded texts; Hive's name for a missing value becomes None.
     """
     values: dict[str, str | None] = {}
-    for folder in path.split("?")[0].split("/")[:-1]:
+    for folder in path.split("?")[0].split("/")[:-1] if format in FILE_FORMATS else ():
         name, sign, value = folder.partition("=")
         if sign and name:
             text = urllib.parse.unquote(value)
             values[urllib.parse.unquote(name)] = None if text == "__HIVE_DEFAULT_PARTITION__" else text
     return values
-
-
-def named_by_folders(path: str, format: str) -> Mapping[str, str | None]:
-    """Return the columns in the folder names of a file."""
-    return partition_of(path) if format in FILE_FORMATS else {}
 
 
 def read(
@@ -47,9 +42,10 @@ def read(
 ) -> Iterator[Batch]:
     """Read a part in batches.
 
-    Memory, besides the source and batches kept by the caller: for text about 8 times the bytes of a batch
-    (13 times if fields have a few characters; at least based on twice the longest record); for
-    Parquet about 5 times plus decoding; for arrays twice; a dask chunk is in memory as a whole.
+    Memory, besides the source and batches kept by the caller: for text about 8 times the bytes of a batch (13
+    times if fields have a few characters; at least based on twice the longest record); for Parquet about 5
+    times plus decoding; for arrays twice; a dask chunk is in memory as a whole. `DataError` at the first bad
+    row unless quarantined; if a file is damaged or has changed after the scan.
 
     Parameters
     ----------
@@ -67,11 +63,6 @@ def read(
     ------
     Batch
         Good rows in their order; rows and rejects of all batches together are ``part.n_rows``.
-
-    Raises
-    ------
-    DataError
-        At the first bad row unless quarantined; if a file is damaged or has changed after the scan.
     """
     columns = request.columns
     if request.on_bad_row not in ("fail", "quarantine"):

@@ -19,7 +19,7 @@ import pyarrow as pa
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.read import EVERYTHING, named_by_folders, read
 from bigmc.ingestion.parts.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
-from bigmc.ingestion.readers import ENDINGS, FILE_FORMATS, FORMATS
+from bigmc.ingestion.readers import DELIMITED, ENDINGS, FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, check_columns
 from bigmc.ingestion.readers.footers import check_footers
 from bigmc.ingestion.readers.nested import with_fields
@@ -34,7 +34,7 @@ from bigmc.ingestion.sources.source import (
     Source,
     compression_of,
     open_text,
-    size_of,
+    status_of,
     unreadable,
 )
 from bigmc.options.raw import FileOptions
@@ -62,7 +62,6 @@ PART_BYTES = 64 << 20
 NO_HINTS = ReadHints()
 USUAL_FILES = FileOptions()
 KNOWN_FORMATS = "the formats are " + ", ".join(sorted(FILE_FORMATS))
-_DELIMITED = ("csv", "tsv")
 
 
 def is_dataset(source: Any) -> bool:
@@ -78,6 +77,9 @@ def expand_sources(
     source: Any, files: FileOptions = USUAL_FILES, labels: Any = None, spool: Path | None = None
 ) -> list[Source]:
     """Return the files or arrays of the user's sources, in a fixed order.
+
+    `DataError` for a file that is missing, listed twice or of an unknown format, an empty pattern, a mixture
+    of formats, and data that can be read only once.
 
     Parameters
     ----------
@@ -98,12 +100,6 @@ def expand_sources(
     -------
     list of Source
         Of one format: files sorted within a glob or directory, else as listed.
-
-    Raises
-    ------
-    DataError
-        For a file that is missing, listed twice or of an unknown format, an empty pattern, a mixture
-        of formats, and data that can be read only once.
     """
     items = list(source) if isinstance(source, list | tuple) else [source]
     if labels is not None:
@@ -159,13 +155,7 @@ def _check_alike(sources: list[Source]) -> None:
 
 
 def format_of(path: str, options: FileOptions) -> str:
-    """Return the format of a file.
-
-    Raises
-    ------
-    DataError
-        If neither an option nor the extension determines it.
-    """
+    """Return the format of a file; `DataError` if neither an option nor the extension determines it."""
     if options.format is not None:
         if options.format not in FILE_FORMATS:
             raise DataError(f"unknown format {options.format!r}", KNOWN_FORMATS)
@@ -189,15 +179,9 @@ def format_of(path: str, options: FileOptions) -> str:
 
 
 def dialect_of(path: str, options: FileOptions) -> Dialect:
-    """Return the dialect of a text file.
-
-    Raises
-    ------
-    DataError
-        If an option does not fit the format of the file.
-    """
+    """Return the dialect of a text file; `DataError` if an option does not fit the format of the file."""
     format = format_of(path, options)
-    if format not in _DELIMITED and (options.delimiter is not None or options.columns is not None):
+    if format not in DELIMITED and (options.delimiter is not None or options.columns is not None):
         raise DataError(
             f"{path}: --delimiter and --columns are for delimited text, but this is {format}",
             "leave them out, or give --format csv",
@@ -221,12 +205,7 @@ def list_files(path: str) -> list[str]:
     """Return the files of a path, a pattern, a folder or an address, sorted within a folder.
 
     Hidden files and those that begin with ``_`` are skipped unless named explicitly, and so are datasets of
-    bigmc in a folder.
-
-    Raises
-    ------
-    DataError
-        If there is none.
+    bigmc in a folder. `DataError` if there is none.
     """
     if is_remote(path):
         return list_address(path)
@@ -277,6 +256,8 @@ def schema(
 ) -> pa.Schema:
     """Return the columns of the sources; raise an error if a requested one is missing.
 
+    `DataError` if a source lacks a column, or has it with another type than the hints allow.
+
     Parameters
     ----------
     sources : sequence of Source
@@ -288,11 +269,6 @@ def schema(
     -------
     pyarrow.Schema
         Names and types, those that hold the values of all sources; empty for svmlight and arrays.
-
-    Raises
-    ------
-    DataError
-        If a source lacks a column, or has it with another type than the hints allow.
     """
     if sources[0].format == "parquet":
         check_footers([source.path for source in sources], hints.record_limit)
@@ -359,7 +335,7 @@ def bytes_per_row(source: Source) -> float:
         return sum(int(array.nbytes) for array in arrays) / rows
     if source.format == "parquet":
         n_rows = count_rows(source.path)
-        return size_of(source.path) / max(1, n_rows)
+        return status_of(source.path).n_bytes / max(1, n_rows)
     try:
         with open_text(source) as stream:
             head = bytes(stream.read(1 << 20))
@@ -371,7 +347,7 @@ def bytes_per_row(source: Source) -> float:
 def _count_records(head: bytes, source: Source) -> int:
     """Count the records at the beginning of a text file; a quoted CSV field may hold many lines."""
     n_lines = head.count(b"\n")
-    if source.format not in ("csv", "tsv") or b'"' not in head:
+    if source.format not in DELIMITED or b'"' not in head:
         return n_lines
     try:
         text = io.StringIO(head.decode("utf-8", "replace"), newline="")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
@@ -86,19 +87,16 @@ def spool_pipe(path: str, target: Path) -> None:
     """Write the contents of a pipe to a file."""
     with disk.output(target) as file:
         if path == STDIN:
-            _copy(sys.stdin.buffer, file)
+            shutil.copyfileobj(sys.stdin.buffer, file, _COPY_BYTES)
         else:
             with open(path, "rb") as pipe:
-                _copy(pipe, file)
-
-
-def _copy(source: BinaryIO, file: Any) -> None:
-    while piece := source.read(_COPY_BYTES):
-        file.write(piece)
+                shutil.copyfileobj(pipe, file, _COPY_BYTES)
 
 
 def spool_rows(item: Any, name: str, target: Path) -> None:
     """Write the rows of a stream to a Parquet file.
+
+    `DataError` if the stream is empty, or its rows are not mappings, or differ in type.
 
     Parameters
     ----------
@@ -110,11 +108,6 @@ def spool_rows(item: Any, name: str, target: Path) -> None:
         Name for messages.
     target : Path
         File to write.
-
-    Raises
-    ------
-    DataError
-        If the stream is empty, or its rows are not mappings, or differ in type.
     """
     batches = (_writable(table) for table in _batches(item, name))
     first = next(batches, None)

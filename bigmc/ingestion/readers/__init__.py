@@ -11,8 +11,8 @@ from bigmc.ingestion.readers.svmlight import SvmlightFormat
 from bigmc.ingestion.readers.tables import TableFormat
 
 FORMATS: dict[str, Format] = {
-    "csv": DelimitedFormat("csv", ","),
-    "tsv": DelimitedFormat("tsv", "\t"),
+    "csv": DelimitedFormat(","),
+    "tsv": DelimitedFormat("\t"),
     "jsonl": JsonLinesFormat(),
     "parquet": ParquetFormat(),
     "svmlight": SvmlightFormat(),
@@ -36,10 +36,11 @@ ENDINGS = {
     ".svm": "svmlight",
 }
 
-TEXT_FORMATS = frozenset({"csv", "tsv", "jsonl", "svmlight"})
+DELIMITED = frozenset({"csv", "tsv"})
+TEXT_FORMATS = DELIMITED | {"jsonl", "svmlight"}
 FILE_FORMATS = TEXT_FORMATS | {"parquet"}
 
 MATRICES = frozenset({"svmlight", "array", "sparse", "dask"})
 """Formats with features and labels, but without column names."""
 
-__all__ = ["ENDINGS", "FILE_FORMATS", "FORMATS", "MATRICES", "TEXT_FORMATS"]
+__all__ = ["DELIMITED", "ENDINGS", "FILE_FORMATS", "FORMATS", "MATRICES", "TEXT_FORMATS"]

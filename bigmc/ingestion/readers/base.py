@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import RecordLimit
-from bigmc.ingestion.readers.rejects import Reject
+from bigmc.ingestion.readers.rejects import Reject, settle
 from bigmc.ingestion.sources.dialect import USUAL, Dialect
 from bigmc.ingestion.sources.source import Source
 from bigmc.options.raw import OnBadRow
@@ -30,22 +30,22 @@ class Part:
 
     Attributes
     ----------
-    index : int
-        Number of the part over all sources.
     path, format : str
         Of the source.
     source : int
         Number of the source, needed to find an array again.
     start, stop : int
         Bytes of the (decompressed) file for text formats, row groups for Parquet, rows for arrays.
-    first_row : int
-        Row id of the first record; row ids run over all sources in their order.
     first_line : int
         Line of the first record, from 1; for formats without lines its row number in the file, from 0.
     n_rows : int
         Number of records, including bad ones.
     n_bytes : int
         Bytes to be read, for progress.
+    index : int
+        Number of the part over all sources, set by `number`.
+    first_row : int
+        Row id of the first record, likewise; row ids run over all sources in their order.
     file_bytes : int
         Size of the file when it was scanned, to notice a changed file; 0 for arrays.
     version : str
@@ -62,16 +62,16 @@ class Part:
         The small files, if there are several; counts are then totals, other fields those of the first.
     """
 
-    index: int
     path: str
     format: str
     source: int
     start: int
     stop: int
-    first_row: int
     first_line: int
     n_rows: int
     n_bytes: int
+    index: int = 0
+    first_row: int = 0
     file_bytes: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     longest: int = 0
@@ -79,6 +79,10 @@ class Part:
     version: str = ""
     footer_bytes: int = 0
     files: tuple[Part, ...] = ()
+
+    def bytes_between(self, start: int, stop: int) -> int:
+        """Return the share of its bytes for the rows ``start:stop``, so that those of all rows add up."""
+        return self.n_bytes * stop // self.n_rows - self.n_bytes * start // self.n_rows
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return the part as a dictionary of plain values."""
@@ -132,6 +136,20 @@ class Batch:
     def n_rows(self) -> int:
         """Number of good rows."""
         return len(self.row)
+
+    def where(self, keep: NDArray[np.bool_]) -> Batch:
+        """Return the batch with the marked rows only."""
+        if keep.all():
+            return self
+        mask = pa.array(keep)
+        return replace(
+            self,
+            table=None if self.table is None else self.table.filter(mask),
+            matrix=None if self.matrix is None else keep_matrix(self.matrix, keep),
+            labels=None if self.labels is None else self.labels.filter(mask),
+            row=self.row[keep],
+            line=self.line[keep],
+        )
 
 
 @dataclass(frozen=True)
@@ -276,9 +294,42 @@ def other_delimiter(columns: Sequence[str]) -> str | None:
     return "tab" if found.group() == "\t" else f"'{found.group()}'"
 
 
-def keep_rows(batch: Any, keep: NDArray[np.bool_]) -> Any:
-    """Return the marked rows of a record batch."""
-    return batch if keep.all() else batch.filter(pa.array(keep))
+def batch_of_rows(
+    part: Part,
+    done: int,
+    reasons: Mapping[int, str],
+    on_bad_row: OnBadRow,
+    *,
+    table: Any = None,
+    matrix: Rows | NDArray[Any] | None = None,
+    labels: pa.Array | None = None,
+) -> Batch:
+    """Return the good ones among the rows of a part without lines from row ``done`` on.
+
+    `reasons` tells by position why the others are bad; `DataError` at the first one if it stops the run.
+    """
+    rows = np.arange(matrix.n_rows if isinstance(matrix, Rows) else len(table if matrix is None else matrix))
+    row, line = part.first_row + done + rows, part.first_line + done + rows
+    rejects = [
+        Reject(part.path, int(line[i]), int(row[i]), reason, None, "row") for i, reason in reasons.items()
+    ]
+    n_bytes = part.bytes_between(done, done + len(rows))
+    whole = Batch(table, matrix, labels, row, line, part.path, n_bytes, settle(rejects, on_bad_row))
+    return whole.where(all_but(len(rows), reasons))
+
+
+def all_but(n: int, positions: Collection[int]) -> NDArray[np.bool_]:
+    """Return ``n`` marks, all set but those at some positions."""
+    marks = np.ones(n, dtype=np.bool_)
+    marks[np.fromiter(positions, np.intp, len(positions))] = False
+    return marks
+
+
+def keep_matrix(matrix: Rows | NDArray[Any], keep: NDArray[np.bool_]) -> Rows | NDArray[Any]:
+    """Return the marked rows."""
+    if keep.all():
+        return matrix
+    return matrix.where(keep) if isinstance(matrix, Rows) else matrix[keep]
 
 
 def broken(parse: Callable[[int, int], Exception | None], n: int) -> list[tuple[int, Exception]]:

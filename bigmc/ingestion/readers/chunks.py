@@ -160,7 +160,8 @@ def chunks(
 ) -> Iterator[Chunk]:
     """Yield the records of a span, in chunks of about ``chunk_bytes``.
 
-    Memory: one buffer of ``max(chunk_bytes, 2 x longest record)`` and 24 bytes per record in it.
+    Memory: one buffer of ``max(chunk_bytes, 2 x longest record)`` and 24 bytes per record in it. `DataError`
+    for a damaged file and a quote that is never closed; `RecordTooLong` for a record longer than allowed.
 
     Parameters
     ----------
@@ -174,13 +175,6 @@ def chunks(
         Longest record.
     beyond : LongRecords
         How to handle longer ones.
-
-    Raises
-    ------
-    DataError
-        For a damaged file and a quote that is never closed.
-    RecordTooLong
-        For a record longer than allowed.
     """
     try:
         with open_text(file) as stream:
@@ -261,10 +255,7 @@ _COMPRESSED = {
 def _pass_mark(buffer: NDArray[np.uint8], size: int, path: str) -> int:
     """Skip the byte order mark of a text, if any; return its bytes.
 
-    Raises
-    ------
-    DataError
-        If the mark is that of UTF-16, or of a compressed file without the ending of one.
+    `DataError` if the mark is that of UTF-16, or of a compressed file without the ending of one.
     """
     head = buffer[:3].tobytes()
     if size >= 2 and head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):

@@ -7,7 +7,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Part, ReadHints, check_columns, other_delimiter
+from bigmc.ingestion.readers.base import Part, ReadHints, all_but, check_columns, other_delimiter
 from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, Span, chunks
 from bigmc.ingestion.readers.rejects import NOT_UTF8
 from bigmc.ingestion.readers.text import Beginning, Parsed, TextFormat
@@ -42,22 +42,15 @@ class DelimitedFormat(TextFormat):
 
     Attributes
     ----------
-    name : str
-        Name of the format.
     delimiter : str
         One character.
     """
 
-    name: str
     delimiter: str
-    layout: Layout = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "layout", Layout(quote=ord('"'), delimiter=ord(self.delimiter)))
 
     def layout_of(self, dialect: Dialect) -> Layout:
         """Return the record layout of a file."""
-        return replace(self.layout, delimiter=ord(self._delimiter(dialect)))
+        return Layout(quote=ord('"'), delimiter=ord(self._delimiter(dialect)))
 
     def _delimiter(self, dialect: Dialect) -> str:
         return dialect.delimiter or self.delimiter
@@ -99,7 +92,7 @@ class DelimitedFormat(TextFormat):
                 f"{chunk.path}:{chunk.lines[0]}: the header cannot be read ({error})",
                 "look for a quote that is never closed",
             ) from error
-        names = _with_names(names)
+        names = [name if name.strip() else f"column {place}" for place, name in enumerate(names, 1)]
         check_columns(chunk.path, [name for name, times in Counter(names).items() if times > 1][:1], names)
         return names
 
@@ -127,8 +120,7 @@ class DelimitedFormat(TextFormat):
                 table, ragged = grammar.read(text)
             else:  # pyarrow cannot report ragged records that are not UTF-8: find the ragged ones first
                 _, ragged = replace(grammar, wanted=wanted[:1]).read(_PLAIN[text])
-                good = np.ones(len(every), dtype=np.bool_)
-                good[list(ragged)] = False
+                good = all_but(len(every), ragged)
                 if not good.any():
                     return Parsed(every[:0], _nothing(wanted), reasons=ragged)
                 table, _ = grammar.read(np.frombuffer(chunk.joined(good), np.uint8))
@@ -139,11 +131,6 @@ class DelimitedFormat(TextFormat):
             counted = f"{table.num_rows} rows parsed, {len(kept)} records counted"
             raise _unparsable(chunk, counted, "please report this file; it is cut into records in two ways")
         return Parsed(kept, _one_batch(table), reasons=ragged, is_utf8=decodable)
-
-
-def _with_names(names: Sequence[str]) -> list[str]:
-    """Return the names of a header; a column without one is named by its place, such as ``column 3``."""
-    return [name if name.strip() else f"column {place}" for place, name in enumerate(names, 1)]
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,7 @@ def is_exact(text: str) -> bool:
     if match is None:
         return True
     value = int(match[2])
-    return value <= EXACT_INTEGERS or (value < 1 << 1024 and _same(value))
-
-
-def _same(value: int) -> bool:
     try:
-        return int(float(value)) == value
+        return value <= EXACT_INTEGERS or int(float(value)) == value
     except OverflowError:
         return False

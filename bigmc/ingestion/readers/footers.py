@@ -39,12 +39,8 @@ def bytes_in_memory(metadata: Any) -> int:
 def check_footers(paths: Sequence[str], limit: RecordLimit | None = None) -> None:
     """Read every footer in a forked process, which starts a line for each file and ends it with a size.
 
-    Raises
-    ------
-    DataError
-        If a signal killed the process; other unreadable footers raise errors later.
-    MemoryLimitError
-        If a footer does not fit into memory.
+    `DataError` if a signal killed the process; other unreadable footers raise errors later;
+    `MemoryLimitError` if a footer does not fit into memory.
     """
     files = [(path, _tail(path)) if is_remote(path) else (path, None) for path in paths]
     reader, writer = os.pipe()

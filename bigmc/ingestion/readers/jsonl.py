@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.absent import absent_columns, add_example
-from bigmc.ingestion.readers.base import Part, ReadHints, broken, check_columns
-from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, chunks
+from bigmc.ingestion.readers.base import Part, ReadHints, all_but, broken, check_columns
+from bigmc.ingestion.readers.chunks import WHOLE, Chunk, RecordTooLong, chunks
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.nested import only, path_of, select, with_fields, with_types
 from bigmc.ingestion.readers.rejects import NOT_UTF8
-from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat, marked
+from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat
 from bigmc.ingestion.sources.mixed_values import with_texts
 from bigmc.ingestion.sources.source import Source
 
@@ -65,36 +65,12 @@ def _seen_types(values: Mapping[str, Sequence[Any]]) -> pa.Schema:
     return pa.schema([(name, _seen_type(seen)) for name, seen in values.items()])
 
 
-def _is_whole(field: Any) -> bool:
-    return bool(pa.types.is_integer(field.type))
-
-
 def _integers(values: Sequence[int]) -> Any:
     """Return the type of integers; those beyond 64 bits are texts."""
     try:
         return pa.infer_type(values)
     except (pa.ArrowException, OverflowError):
         return pa.string()
-
-
-def _encoded(schema: Any) -> str:
-    return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
-
-
-def _decoded(text: str) -> Any:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
-
-
-class _Types(Survey):
-    """The types of the columns, which are the same for every part."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = _encoded(schema)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """Return the schema as text."""
-        return {"schema": self._schema}
 
 
 class JsonLinesFormat(TextFormat):
@@ -104,9 +80,6 @@ class JsonLinesFormat(TextFormat):
     are the same for every part; columns of numbers are floats. Numbers and booleans in columns of texts
     are read as texts; another value of another type makes its row bad. A missing key is null.
     """
-
-    name = "jsonl"
-    layout = Layout()
 
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
         """Return the columns of the first MiB of a file, and known ones, with given or detected types."""
@@ -123,7 +96,7 @@ class JsonLinesFormat(TextFormat):
         whole = [
             name
             for name in hints.numbers
-            if name in fields.names and (name in names or _is_whole(fields.field(name)))
+            if name in fields.names and (name in names or pa.types.is_integer(fields.field(name).type))
         ]
         return with_types(typed, dict.fromkeys(whole, pa.float64()))
 
@@ -146,11 +119,12 @@ class JsonLinesFormat(TextFormat):
 
     def survey(self, sources: Sequence[Source], hints: ReadHints) -> Survey:
         """Return the types, determined by the first file."""
-        return _Types(self.schema(sources[0], hints))
+        schema = self.schema(sources[0], hints).serialize().to_pybytes()
+        return Survey({"schema": base64.b64encode(schema).decode("ascii")})
 
     def parse(self, part: Part, chunk: Chunk, columns: Sequence[str] | None) -> Parsed:
         """Parse a chunk, except lines that are not one object with the columns' types."""
-        schema = _decoded(part.options["schema"])
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(part.options["schema"])))
         wanted = list(schema.names if columns is None else columns)
         check_columns(part.path, wanted, with_fields(schema).names)
         parsed = _parsed(chunk, only(schema, wanted))
@@ -188,7 +162,7 @@ def _parsed(chunk: Chunk, schema: pa.Schema) -> Parsed:
 
         def attempt(lo: int, hi: int) -> Exception | None:
             try:
-                _parse(chunk, marked(n, kept[lo:hi]), schema)
+                _parse(chunk, ~all_but(n, kept[lo:hi]), schema)
             except _REFUSED as error:
                 return Exception(str(error))
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,8 @@ import scipy
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, number
-from bigmc.ingestion.readers.rejects import Reject, settle
-from bigmc.ingestion.readers.tables import in_memory, row_ranges
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, batch_of_rows, number
+from bigmc.ingestion.readers.tables import even_stops, row_ranges, source_in_memory
 from bigmc.ingestion.sources.source import Source
 from bigmc.kernels.records import first_not_finite
 from bigmc.options.ingest import Missing
@@ -69,13 +69,6 @@ def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: Missing) -> d
     return bad
 
 
-def keep_matrix(matrix: Rows | NDArray[Any], keep: NDArray[np.bool_]) -> Rows | NDArray[Any]:
-    """Return the marked rows."""
-    if keep.all():
-        return matrix
-    return matrix.where(keep) if isinstance(matrix, Rows) else matrix[keep]
-
-
 def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:
     """Return a slice as `Rows`, with duplicates summed as in SciPy, or as a dense array."""
     if not scipy.sparse.issparse(matrix):
@@ -117,14 +110,15 @@ class MatrixFormat:
             else:
                 n_bytes = n_rows * width * array.dtype.itemsize
             if source.format == "dask":
-                parts += _chunk_parts(source, i, n_bytes)
+                stops = list(itertools.accumulate(array.chunks[0]))
             else:
-                parts += row_ranges(source.path, source.format, i, n_rows, n_bytes, part_bytes)
+                stops = even_stops(n_rows, n_bytes, part_bytes)
+            parts += row_ranges(source, i, n_rows, n_bytes, stops)
         return number([replace(part, options={"missing": hints.missing}) for part in parts])
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Read the rows of a part; a chunk of a dask array is computed whole, in this thread."""
-        known = in_memory(part, source)
+        known = source_in_memory(part, source)
         array, labels = known.data, known.labels
         offset = 0
         if part.format == "dask":
@@ -136,56 +130,8 @@ class MatrixFormat:
             own_labels: Any = labels[lo:hi] if labels is not None else None
             if hasattr(own_labels, "compute"):
                 own_labels = pa.array(own_labels.compute(scheduler="synchronous"))
-            yield self._batch(part, array[lo - offset : hi - offset], own_labels, (lo, hi), request)
-
-    def _batch(
-        self, part: Part, values: Any, labels: Any, rows: tuple[int, int], request: ReadRequest
-    ) -> Batch:
-        lo, hi = rows
-        matrix = _rows(values, part.path)
-        first_row = part.first_row + lo - part.start
-        good = np.ones(hi - lo, dtype=np.bool_)
-        rejects: list[Reject] = []
-        for i, (feature, value) in bad_entries(
-            matrix, hi - lo, "keep" if part.options.get("missing") else "refuse"
-        ).items():
-            good[i] = False
-            reason = f"feature {feature} is {value}"
-            rejects.append(Reject(part.path, lo + i, first_row + i, reason, None, "row"))
-        kept = np.flatnonzero(good)
-        return Batch(
-            table=None,
-            matrix=keep_matrix(matrix, good),
-            labels=None if labels is None else labels.take(pa.array(kept)),
-            row=first_row + kept,
-            line=lo + kept,
-            path=part.path,
-            n_bytes=part.n_bytes * (hi - part.start) // part.n_rows
-            - part.n_bytes * (lo - part.start) // part.n_rows,
-            rejects=settle(rejects, request.on_bad_row),
-        )
-
-
-def _chunk_parts(source: Source, index: int, n_bytes: int) -> list[Part]:
-    n_rows = int(source.data.shape[0])
-    parts: list[Part] = []
-    start = 0
-    for size in source.data.chunks[0]:
-        if size:
-            share = n_bytes * size // max(1, n_rows)
-            parts.append(
-                Part(
-                    index=0,
-                    path=source.path,
-                    format="dask",
-                    source=index,
-                    start=start,
-                    stop=start + size,
-                    first_row=0,
-                    first_line=start,
-                    n_rows=size,
-                    n_bytes=share,
-                )
-            )
-        start += size
-    return parts
+            matrix = _rows(array[lo - offset : hi - offset], part.path)
+            bad = bad_entries(matrix, hi - lo, "keep" if part.options.get("missing") else "refuse")
+            reasons = {i: f"feature {feature} is {value}" for i, (feature, value) in bad.items()}
+            done = lo - part.start
+            yield batch_of_rows(part, done, reasons, request.on_bad_row, matrix=matrix, labels=own_labels)

@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from bigmc.errors import DataError
@@ -19,15 +18,14 @@ from bigmc.ingestion.readers.base import (
     Part,
     ReadHints,
     ReadRequest,
+    batch_of_rows,
     check_columns,
     check_count,
-    keep_rows,
     number,
 )
 from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
-from bigmc.ingestion.readers.rejects import Reject, settle
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.sources.source import Source, open_file, status_of
 from bigmc.lazy import LazyModule
@@ -94,29 +92,13 @@ def count_rows(path: str) -> int:
         return int(file.metadata.num_rows)
 
 
-def table_batch(batch: pa.RecordBatch, part: Part, done: int, n_bytes: int, request: ReadRequest) -> Batch:
+def table_batch(batch: pa.RecordBatch, part: Part, done: int, request: ReadRequest) -> Batch:
     """Return rows of a part's table, from row ``done`` on; text that is not UTF-8 makes a row bad."""
     with _refusing(part.path) if part.format == "parquet" else nullcontext():
         batch = plain_columns(batch, request.encoded)
         reasons = undecodable_rows(batch)
     _refuse_long_text(batch, part, done, request)
-    first_row, first_line = part.first_row + done, part.first_line + done
-    good = np.ones(batch.num_rows, dtype=np.bool_)
-    good[list(reasons)] = False
-    kept = np.flatnonzero(good)
-    rejects = [
-        Reject(part.path, first_line + i, first_row + i, reason, None, "row") for i, reason in reasons.items()
-    ]
-    return Batch(
-        table=keep_rows(batch, good),
-        matrix=None,
-        labels=None,
-        row=first_row + kept,
-        line=first_line + kept,
-        path=part.path,
-        n_bytes=n_bytes,
-        rejects=settle(rejects, request.on_bad_row),
-    )
+    return batch_of_rows(part, done, reasons, request.on_bad_row, table=batch)
 
 
 def _refuse_long_text(batch: pa.RecordBatch, part: Part, done: int, request: ReadRequest) -> None:
@@ -188,16 +170,16 @@ class ParquetFormat:
             last = group == metadata.num_row_groups - 1
             if (n_bytes >= part_bytes or last) and row > part_row:
                 groups = range(start, group + 1)
-                resident = max(_resident(metadata.row_group(g), columns) for g in groups)
+                entries = (metadata.row_group(g) for g in groups)
+                # reading takes all open pages, or one whole column
+                resident = max(min(_pages(e, columns), _largest_column(e, columns)) for e in entries)
                 parts.append(
                     Part(
-                        index=0,
                         path=source.path,
                         format="parquet",
                         source=index,
                         start=start,
                         stop=group + 1,
-                        first_row=0,
                         first_line=part_row,
                         n_rows=row - part_row,
                         n_bytes=n_bytes,
@@ -219,8 +201,7 @@ class ParquetFormat:
             check_columns(part.path, wanted, with_fields(file.schema_arrow).names)
             for table, step in _batches(file, part, wanted, request):
                 n, first = table.num_rows, part.first_row + done
-                share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
-                batch = table_batch(table, part, done, share, request)
+                batch = table_batch(table, part, done, request)
                 yield batch if n <= step else replace(batch, pieces=tuple(range(first, first + n, step)))
                 done += n
         check_count(part, done)
@@ -244,11 +225,6 @@ def _pages(entry: Any, columns: Sequence[int]) -> int:
         size = column.total_uncompressed_size
         total += min(size, max(PAGE_BYTES, PAGE_VALUES * size // max(1, column.num_values)))
     return total
-
-
-def _resident(entry: Any, columns: Sequence[int]) -> int:
-    """Return the bytes needed to read a row group: all open pages, or one whole column."""
-    return min(_pages(entry, columns), _largest_column(entry, columns))
 
 
 def _largest_column(entry: Any, columns: Sequence[int]) -> int:

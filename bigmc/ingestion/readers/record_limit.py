@@ -88,13 +88,7 @@ class RecordLimit:
         )
 
     def check_held(self, path: str, n_bytes: int) -> None:
-        """Raise an error if an open Parquet file takes too many bytes for its footer and largest columns.
-
-        Raises
-        ------
-        MemoryLimitError
-            The message names the limit that it needs.
-        """
+        """Raise `MemoryLimitError`, naming the limit needed, if an open Parquet file takes too many bytes."""
         if n_bytes > UNTOLD_BYTES and self.base + n_bytes > self.memory:
             raise MemoryLimitError(
                 f"{path}: reading its many columns and row groups takes {format_bytes(n_bytes)}, "

@@ -80,6 +80,8 @@ def shown(raw: bytes) -> str:
 def settle(rejects: Iterable[Reject], on_bad_row: OnBadRow) -> list[Reject]:
     """Sort the bad rows of a batch, or stop at the first of them.
 
+    `DataError` at the first bad row, if it stops the run.
+
     Parameters
     ----------
     rejects : iterable of Reject
@@ -91,11 +93,6 @@ def settle(rejects: Iterable[Reject], on_bad_row: OnBadRow) -> list[Reject]:
     -------
     list of Reject
         The bad rows in row order.
-
-    Raises
-    ------
-    DataError
-        At the first bad row, if it stops the run.
     """
     in_order = sorted(rejects, key=lambda reject: reject.row)
     if in_order and on_bad_row == "fail":

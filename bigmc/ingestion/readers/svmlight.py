@@ -41,6 +41,7 @@ class _RangeSurvey(Survey):
     """The smallest and largest index of all records, and whether all labels are integers."""
 
     def __init__(self, hints: ReadHints) -> None:
+        super().__init__()
         self._hints = hints
         self._known = Extent(int(_NONE), -1, True)
 
@@ -82,7 +83,6 @@ class SvmlightFormat(TextFormat):
     float64 and finite; an integer that float64 does not hold makes its row bad.
     """
 
-    name = "svmlight"
     layout = Layout(comment=ord("#"))
 
     def schema(self, source: Source, hints: ReadHints) -> pa.Schema:
@@ -105,8 +105,8 @@ class SvmlightFormat(TextFormat):
 def _unusable(part: Part, chunk: Chunk, parsed: Parsed) -> dict[int, str]:
     """Return the parsed records whose numbers cannot be stored, by position, with the reason."""
     matrix, labels = parsed.matrix, parsed.labels
-    if matrix is None or labels is None:
-        raise ValueError("svmlight records have features and labels")
+    assert matrix is not None
+    assert labels is not None
     base = part.options["first_index"]
     bad = bad_entries(matrix, len(labels), "refuse").items()
     wrong = {i: f"feature {feature + base} is {value}" for i, (feature, value) in bad}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bigmc.errors import DataError
@@ -13,7 +14,7 @@ from bigmc.ingestion.readers.plain_types import bytes_of, plain_schema
 from bigmc.ingestion.sources.source import Source
 
 
-def in_memory(part: Part, source: Source | None) -> Source:
+def source_in_memory(part: Part, source: Source | None) -> Source:
     """Return the source of a part in memory, which the part does not carry itself."""
     if source is None or source.data is None:
         raise DataError(
@@ -22,26 +23,28 @@ def in_memory(part: Part, source: Source | None) -> Source:
     return source
 
 
-def row_ranges(
-    name: str, format_name: str, source: int, n_rows: int, n_bytes: int, part_bytes: int
-) -> list[Part]:
-    """Cut the rows of an array or table into parts of about ``part_bytes``."""
-    step = max(1, n_rows * part_bytes // max(1, n_bytes))
+def row_ranges(source: Source, number: int, n_rows: int, n_bytes: int, stops: Iterable[int]) -> list[Part]:
+    """Cut an array or table, source ``number`` of all, into parts that end before these rows."""
     return [
         Part(
-            index=0,
-            path=name,
-            format=format_name,
-            source=source,
-            start=start,
-            stop=min(start + step, n_rows),
-            first_row=0,
+            source.path,
+            source.format,
+            number,
+            start,
+            stop,
             first_line=start,
-            n_rows=min(step, n_rows - start),
-            n_bytes=n_bytes * min(step, n_rows - start) // n_rows,
+            n_rows=stop - start,
+            n_bytes=n_bytes * (stop - start) // n_rows,
         )
-        for start in range(0, n_rows, step)
+        for start, stop in itertools.pairwise([0, *stops])
+        if start < stop
     ]
+
+
+def even_stops(n_rows: int, n_bytes: int, part_bytes: int) -> list[int]:
+    """Return where parts of about ``part_bytes`` end."""
+    step = max(1, n_rows * part_bytes // max(1, n_bytes))
+    return [*range(step, n_rows, step), n_rows]
 
 
 class TableFormat:
@@ -57,20 +60,18 @@ class TableFormat:
         """Cut the rows of each table."""
         parts: list[Part] = []
         for i, source in enumerate(sources):
-            table = source.data
-            parts += row_ranges(source.path, "table", i, table.num_rows, bytes_of(table), part_bytes)
+            n_rows, n_bytes = source.data.num_rows, bytes_of(source.data)
+            parts += row_ranges(source, i, n_rows, n_bytes, even_stops(n_rows, n_bytes, part_bytes))
         return number(parts)
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
         """Read the rows of a part."""
-        table = in_memory(part, source).data
+        table = source_in_memory(part, source).data
         wanted = list(table.schema.names if request.columns is None else request.columns)
         check_columns(part.path, wanted, with_fields(table.schema).names)
         step = max(1, part.n_rows * request.batch_bytes // max(1, part.n_bytes))
         rows = table.select(only(table.schema, wanted).names).slice(part.start, part.n_rows)
         done = 0
         for batch in rows.to_batches(max_chunksize=step):
-            n = batch.num_rows
-            share = part.n_bytes * (done + n) // part.n_rows - part.n_bytes * done // part.n_rows
-            yield table_batch(select(batch, wanted), part, done, share, request)
-            done += n
+            yield table_batch(select(batch, wanted), part, done, request)
+            done += batch.num_rows

@@ -5,16 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, keep_rows, number
+from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, all_but, number
 from bigmc.ingestion.readers.chunks import WHOLE, Chunk, Layout, RecordTooLong, Span
-from bigmc.ingestion.readers.matrices import keep_matrix
-from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
 from bigmc.ingestion.readers.rejects import settle
 from bigmc.ingestion.readers.text_parts import cut, part_chunks, refuse_long_record
 from bigmc.ingestion.readers.utf8 import undecodable_rows
@@ -54,13 +53,11 @@ class Parsed:
         """Return the records without some more, given by their positions in ``kept``, with the reasons."""
         if not wrong:
             return self
-        good = np.ones(len(self.kept), dtype=np.bool_)
-        good[list(wrong)] = False
-        matrix = None if self.matrix is None else keep_matrix(self.matrix, good)
+        good = all_but(len(self.kept), wrong)
         return Parsed(
             self.kept[good],
-            None if self.table is None else keep_rows(self.table, good),
-            matrix if isinstance(matrix, Rows) else None,
+            None if self.table is None else self.table.filter(pa.array(good)),
+            None if self.matrix is None else self.matrix.where(good),
             None if self.labels is None else self.labels[good],
             self.reasons | {int(self.kept[i]): reason for i, reason in wrong.items()},
         )
@@ -69,16 +66,16 @@ class Parsed:
 class Survey:
     """What is learned about the sources while they are cut into parts, and passed on with every part.
 
-    Attributes
-    ----------
-    options : mapping
-        Options of the parts, once every chunk was looked at.
+    By default only what is known before.
     """
+
+    def __init__(self, options: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self._options = options
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Return nothing: most formats need to know nothing."""
-        return {}
+        """Options of the parts, once every chunk was looked at."""
+        return self._options
 
     def look(self, chunk: Chunk) -> None:
         """See a chunk."""
@@ -104,14 +101,11 @@ class TextFormat(ABC):
 
     Attributes
     ----------
-    name : str
-        Name of the format.
     layout : Layout
         How a usual file is cut into records.
     """
 
-    name: str
-    layout: Layout
+    layout = Layout()
 
     def layout_of(self, dialect: Dialect) -> Layout:
         """Return the record layout of a file."""
@@ -136,33 +130,17 @@ class TextFormat(ABC):
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
         """Cut each file at the first record after every ``part_bytes``.
 
-        Raises
-        ------
-        MemoryLimitError
-            If a record is longer than memory allows; it names the limit that would do for all.
-        DataError
-            If a record is longer than any may be, or a file cannot be read.
+        `MemoryLimitError` if a record is longer than memory allows; it names the limit that would do for all;
+        `DataError` if a record is longer than any may be, or a file cannot be read.
         """
         limit = hints.record_limit
-        most, beyond = MAX_RECORD_BYTES, LongRecords.REFUSE
-        if limit is not None:
-            most, beyond = limit.n_bytes, limit.beyond
         begun = [self.begin(source) for source in sources]
         layout = self.layout_of(sources[0].dialect)
         survey = self.survey(sources, hints)
         parts: list[Part] = []
         try:
             for i, (source, begin) in enumerate(zip(sources, begun, strict=True)):
-                cuts = cut(
-                    source,
-                    i,
-                    layout,
-                    begin.span,
-                    part_bytes,
-                    most_bytes=most,
-                    beyond=beyond,
-                    look=survey.look,
-                )
+                cuts = cut(source, i, layout, begin.span, part_bytes, limit, survey.look)
                 parts += [replace(part, options=begin.options) for part in cuts]
         except RecordTooLong:
             raise refuse_long_record(sources, [begin.span for begin in begun], layout, limit) from None
@@ -191,10 +169,3 @@ def _batch(chunk: Chunk, first_row: int, parsed: Parsed, request: ReadRequest) -
         n_bytes=len(chunk.data),
         rejects=settle(rejects, request.on_bad_row),
     )
-
-
-def marked(n: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return ``n`` marks, set at some positions."""
-    marks = np.zeros(n, dtype=np.bool_)
-    marks[positions] = True
-    return marks

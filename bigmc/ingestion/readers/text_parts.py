@@ -23,31 +23,19 @@ def cut(
     layout: Layout,
     span: Span,
     part_bytes: int,
-    *,
-    most_bytes: int = MAX_RECORD_BYTES,
-    beyond: LongRecords = LongRecords.REFUSE,
-    look: Callable[[Chunk], None] = lambda chunk: None,
+    limit: RecordLimit | None,
+    look: Callable[[Chunk], None],
 ) -> list[Part]:
     """Walk a text file once and cut it into parts at records.
 
-    Parameters
-    ----------
-    source : Source
-        The file, source ``number`` of all.
-    layout : Layout
-        How its records are cut.
-    span : Span
-        Their range.
-    part_bytes : int
-        A part ends at the first record at least so many bytes after its beginning; a file that cannot be
-        entered in the middle, being compressed or of another encoding, is one part.
-    most_bytes : int
-        Longest record.
-    beyond : LongRecords
-        What becomes of longer ones; those that are skipped are no rows of the parts.
-    look : callable, optional
-        Sees every chunk on the way.
+    A part of source ``number`` ends at the first record at least ``part_bytes`` after its beginning; a file
+    that cannot be entered in the middle, being compressed or of another encoding, is one part. Records that
+    the limit skips are no rows of the parts. `look` sees every chunk on the way. `RecordTooLong` for a record
+    longer than the limit.
     """
+    most_bytes, beyond = (
+        (MAX_RECORD_BYTES, LongRecords.REFUSE) if limit is None else (limit.n_bytes, limit.beyond)
+    )
     whole = not is_seekable(source)
     begins: list[tuple[int, int, int]] = []  # offset, line and record number of the first record
     longest: list[int] = []
@@ -76,7 +64,6 @@ def cut(
     status = status_of(source.path)
     return [
         Part(
-            index=0,
             path=source.path,
             format=source.format,
             source=number,

@@ -22,10 +22,7 @@ _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
 def in_memory(item: Any, name: str, labels: Any) -> Source:
     """Return an array or table as a source.
 
-    Raises
-    ------
-    DataError
-        If it is neither, or its shape, values or labels cannot be used.
+    `DataError` if it is neither, or its shape, values or labels cannot be used.
     """
     if isinstance(item, pa.RecordBatchReader):
         raise DataError(f"{name}: can be read only once", "call read_all(), or write it to Parquet first")

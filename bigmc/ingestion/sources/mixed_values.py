@@ -23,10 +23,7 @@ _OF_PANDAS = ("Interval", "Period")
 def as_texts(values: Iterable[Any]) -> pa.Array:
     """Return values as texts, formatted like Python's ``str``, as categories are; None and NaN are missing.
 
-    Raises
-    ------
-    TypeError
-        If a value is a list, an object or the like.
+    `TypeError` if a value is a list, an object or the like.
     """
     return pa.array([_as_text(value) for value in values], pa.string())
 

@@ -29,13 +29,8 @@ _TIMES = ("LastModified", "last_modified", "Last-Modified", "updated", "mtime", 
 def list_address(address: str) -> list[str]:
     """Return the files at an address, sorted: itself, those in a folder, or those that match a pattern.
 
-    A folder that matches a pattern stands for the files in it.
-    Files and folders whose names begin with a dot or ``_`` are passed over.
-
-    Raises
-    ------
-    DataError
-        If there are none.
+    A folder that matches a pattern stands for the files in it. Files and folders whose names begin with a dot
+    or ``_`` are passed over. `DataError` if there are none.
     """
     place = RemoteFile(address)
     if address.partition("://")[0] in _LISTED_BY_LINKS:
@@ -73,9 +68,8 @@ class RemoteFile:
         version = next((str(info[key]) for key in (*_VERSIONS, *_TIMES) if info.get(key)), "")
         return int(info["size"] or 0), version
 
-    def open(self, block_bytes: int | None) -> BinaryIO:
-        """Open the file for reading; at least ``block_bytes`` are requested at once, by default 4 MiB."""
-        block_bytes = BLOCK_BYTES if block_bytes is None else block_bytes
+    def open(self, block_bytes: int) -> BinaryIO:
+        """Open the file for reading; at least ``block_bytes`` are requested at once."""
         return cast(BinaryIO, _RangeReader(self, self.size_and_version()[0], block_bytes))
 
     def read(self, start: int, stop: int) -> bytes:

@@ -24,7 +24,7 @@ import scipy
 
 from bigmc.errors import DataError
 from bigmc.ingestion.sources.dialect import USUAL, UTF8, Dialect
-from bigmc.ingestion.sources.remote_file import RemoteFile
+from bigmc.ingestion.sources.remote_file import BLOCK_BYTES, RemoteFile
 from bigmc.store.files.layout import sha256
 from bigmc.store.files.object_store import is_remote
 
@@ -132,12 +132,8 @@ class FileStatus:
 def status_of(path: str) -> FileStatus:
     """Return size and version of a file.
 
-    Raises
-    ------
-    OSError
-        If a local file cannot be looked at.
-    DataError
-        If there is nothing at an address, or it cannot be reached.
+    `OSError` if a local file cannot be looked at; `DataError` if there is nothing at an address, or it cannot
+    be reached.
     """
     if not is_remote(path):
         status = os.stat(path)
@@ -145,12 +141,7 @@ def status_of(path: str) -> FileStatus:
     return FileStatus(*RemoteFile(path).size_and_version())
 
 
-def size_of(path: str) -> int:
-    """Return the bytes of a file; raises as `status_of`."""
-    return os.path.getsize(path) if not is_remote(path) else status_of(path).n_bytes
-
-
-def open_file(path: str, block_bytes: int | None = None) -> BinaryIO:
+def open_file(path: str, block_bytes: int = BLOCK_BYTES) -> BinaryIO:
     """Open a file for reading, unbuffered; at an address see `RemoteFile.open` for the bytes of a request."""
     if not is_remote(path):
         return open(path, "rb", buffering=0)

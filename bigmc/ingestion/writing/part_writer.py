@@ -31,7 +31,7 @@ from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.feature_names import NameCounter
 from bigmc.ingestion.memory import PIECES_OF_CATEGORIES, Shares
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
-from bigmc.ingestion.readers.matrices import keep_matrix
+from bigmc.ingestion.readers.base import keep_matrix
 from bigmc.ingestion.readers.rejects import Reject, rejects_table
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
@@ -66,19 +66,11 @@ class PartWriter:
 
     Parameters
     ----------
-    part : Part
-        What to read.
-    sources : sequence of Source
-        Where from.
-    recipe : Recipe
-        How to make the dataset.
-    shares : Shares
-        Memory of this worker.
     folder : Path
         Folder of the finished part; nothing is visible there before all of it is. Of two that write the
         same part, as when a worker was given up that is still alive, the first one is kept.
-    base : str, optional
-        Folder that relative paths of sources start from; by default that of this process.
+    base : str
+        Folder that relative paths of sources start from.
     """
 
     def __init__(
@@ -88,7 +80,7 @@ class PartWriter:
         recipe: Recipe,
         shares: Shares,
         folder: Path,
-        base: str | None = None,
+        base: str,
     ) -> None:
         self._part, self._sources, self._recipe, self._shares = part, sources, recipe, shares
         self._folder, self._base = folder, base
@@ -130,7 +122,7 @@ class PartWriter:
             reader_bytes=self._shares.reader_bytes,
             record_limit=self._shares.record_limit,
             scratch=str(self._folder.parent),
-            encoded=self._recipe.only_categorical,
+            encoded=self._recipe.category_only_columns,
         )
         return read(self._part, request, sources=self._sources, base=self._base)
 
@@ -175,7 +167,8 @@ class PartWriter:
         numbers = features.read_numbers(batch.table)
         good, rejects = self._set_bad_aside(batch, numbers)
         if good.table is None:
-            return _Ready(good, [*batch.rejects, *rejects], features.mapped(_matrix_of(good)), [])
+            assert good.matrix is not None
+            return _Ready(good, [*batch.rejects, *rejects], features.mapped(good.matrix), [])
         self._categories = categories = features.categories(good.table, self._categories)
         numbers = numbers if good.table is batch.table else features.read_numbers(good.table)
         samples = features.transform(good.table, categories, numbers)
@@ -204,8 +197,7 @@ class PartWriter:
         reason = MISSING_IN_SET if is_sets(labels.type) else MISSING
         bad |= dict.fromkeys(np.flatnonzero(find_missing(labels)).tolist(), reason)
         bad |= dict.fromkeys(np.flatnonzero(find_nul_at_end(labels)).tolist(), NUL_AT_END)
-        good, rejects = set_aside(batch, bad, self._part, self._recipe.on_bad_row)
-        return replace(good, n_bytes=batch.n_bytes), rejects
+        return set_aside(batch, bad, self._part, self._recipe.on_bad_row)
 
     def _label_column(self, batch: Batch) -> pa.Array:
         if self._recipe.label is None:
@@ -277,10 +269,3 @@ def _ranges(batch: Batch, row: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Return the ranges of increasing row ids that are in each piece of a batch."""
     bounds = [0, *np.searchsorted(row, batch.pieces[1:]).tolist(), len(row)]
     return list(itertools.pairwise(bounds))
-
-
-def _matrix_of(batch: Batch) -> Samples:
-    """Return the matrix of a batch without a table."""
-    if batch.matrix is None:
-        raise ValueError("a batch has a table or a matrix")
-    return batch.matrix

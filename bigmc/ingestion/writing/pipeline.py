@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -34,9 +33,7 @@ class Crew:
         """Return the crew."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()

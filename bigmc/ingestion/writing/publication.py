@@ -72,10 +72,7 @@ class Publication:
     def publish(self, n_features: int, progress: ProgressCallback) -> None:
         """Give shards their numbers and labels their final codes, and write the manifest.
 
-        Raises
-        ------
-        DataError
-            If the rows have fewer than two classes, or no features.
+        `DataError` if the rows have fewer than two classes, or no features.
         """
         parts = self.parts
         trim()  # once in an ingest: what is left to do needs little of what the parts have freed
@@ -83,7 +80,7 @@ class Publication:
         receipts = [replace(self._receipt(part), labels=[]) for part in parts]
         classes = self._classes(receipts)
         trim_if_full()
-        with Crew(self._n_threads) as crew:
+        with Crew(self._n_at_once) as crew:
             helpers = crew.helpers
             names = None if helpers is None else helpers.submit(self._write_names, receipts)
             digests = None if helpers is None else helpers.submit(content_digests, self.recipe.sources)
@@ -113,12 +110,13 @@ class Publication:
             beside=0 if self.before is None else self.before.nnz,
             extra_files=extra_files,
             memory_limit=self._memory,
-            n_threads=self._n_threads,
+            n_threads=self._n_at_once,
             progress=progress,
         )
 
     @property
-    def _n_threads(self) -> int:
+    def _n_at_once(self) -> int:
+        """Threads that have `MERGE_LIMIT` bytes each, at least one."""
         return max(1, min(self.n_threads, self.limit // MERGE_LIMIT))
 
     @property
@@ -160,7 +158,7 @@ class Publication:
             for local in receipt.shards
         ]
         most = max(1, min(MOST_MERGES, self.limit // MERGE_LIMIT))
-        n_threads = min(self._n_threads, most)
+        n_threads = min(self._n_at_once, most)
         placing = Placing(self.to, self.folder, n_features, self._memory // most, n_threads)
         return placing.place(shards, progress)
 

@@ -14,25 +14,23 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.store.row_hash import splitmix64, unit_interval
 
+_CURE = "write it like train=0.8,test=0.2"
+
 
 def parse_splits(text: str) -> dict[str, float]:
     """Return the shares in a text such as ``train=0.8,test=0.2``; a lone name takes everything.
 
-    Raises
-    ------
-    DataError
-        If the text cannot be read or the shares do not add up to 1.
+    `DataError` if the text cannot be read or the shares do not add up to 1.
     """
-    cure = "write it like train=0.8,test=0.2"
     shares: dict[str, float] = {}
     for item in text.split(","):
         name, _, share = item.partition("=")
         try:
             value = float(share) if share else 1.0
         except ValueError:
-            raise DataError(f"{share!r} is not a share of a split", cure) from None
+            raise DataError(f"{share!r} is not a share of a split", _CURE) from None
         if name.strip() in shares:
-            raise DataError(f"the split {name.strip()!r} is named twice", cure)
+            raise DataError(f"the split {name.strip()!r} is named twice", _CURE)
         shares[name.strip()] = value
     return check_splits(shares)
 
@@ -40,21 +38,17 @@ def parse_splits(text: str) -> dict[str, float]:
 def check_splits(shares: Mapping[str, float]) -> dict[str, float]:
     """Return the shares if they are positive and add up to 1.
 
-    Raises
-    ------
-    DataError
-        If they do not, or a name is not made of letters, digits, ``_`` and ``-``.
+    `DataError` if they do not, or a name is not made of letters, digits, ``_`` and ``-``.
     """
-    cure = "write it like train=0.8,test=0.2"
     if not isinstance(shares, Mapping) or not all(isinstance(share, Real) for share in shares.values()):
-        raise DataError(f"the splits are {shares!r}, not shares by name", cure)
+        raise DataError(f"the splits are {shares!r}, not shares by name", _CURE)
     for name, share in shares.items():
         if not re.fullmatch(r"[\w-]+", name):
-            raise DataError(f"{name!r} cannot be the name of a split: use letters, digits, - and _", cure)
+            raise DataError(f"{name!r} cannot be the name of a split: use letters, digits, - and _", _CURE)
         if not 0 < share <= 1:
-            raise DataError(f"the split {name!r} has the share {share:g}, not above 0 and up to 1", cure)
+            raise DataError(f"the split {name!r} has the share {share:g}, not above 0 and up to 1", _CURE)
     if abs(sum(shares.values()) - 1) > 1e-9:
-        raise DataError(f"the shares of the splits add up to {sum(shares.values()):g}, not 1", cure)
+        raise DataError(f"the shares of the splits add up to {sum(shares.values()):g}, not 1", _CURE)
     return dict(shares)
 
 
