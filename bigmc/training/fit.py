@@ -60,6 +60,10 @@ class Fit:
         On disk.
     target : Path
         The model to write.
+    splits : Splits
+    limits : Limits
+    engine : Engine
+    progress : callable
     """
 
     def __init__(

@@ -66,8 +66,12 @@ class FitModels:
     ----------
     data : Dataset
         All rows.
+    splits : Splits
+    limits : Limits
+    engine : Engine
     folder : Path
         Of the fit's progress.
+    progress : callable
 
     Attributes
     ----------

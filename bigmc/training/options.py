@@ -25,6 +25,7 @@ class HeldOut(NamedTuple):
 
     Attributes
     ----------
+    share : float
     seed : int
         Seed of the hash of row ids or groups that chooses them.
     """

@@ -97,6 +97,7 @@ class Point(NamedTuple):
         Training rows among them.
     n_held_out : int
         Held-out rows.
+    quality : float
     """
 
     n_rows: int
@@ -110,6 +111,8 @@ class Pilot(NamedTuple):
 
     Attributes
     ----------
+    hashing : Hashing
+    hash_bits : int
     curves : mapping of Hashing to tuple of Point
         The learning curve of every choice.
     """
@@ -185,6 +188,7 @@ class _Trials:
 
     Parameters
     ----------
+    sample : PilotRows
     bits : int
         Hash to ``2 ** bits`` buckets.
     memory : int

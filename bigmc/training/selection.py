@@ -69,6 +69,9 @@ class PathRequest(NamedTuple):
 
     Attributes
     ----------
+    data : Dataset
+    to : Path
+    options : PathOptions
     start : Path or None
         Saved model to start the training with the largest penalty from.
     if_exists : IfExists
@@ -159,6 +162,7 @@ class ValidationRows(NamedTuple):
 
     Attributes
     ----------
+    samples : Dataset
     held_out : HeldOut or None
         Set if they are rows of the training split, held out of training.
     """

@@ -117,10 +117,12 @@ def size_curve(
     ----------
     folds : sequence of HeldOutRows
         Each has models of its own; all their held-out rows together judge.
+    judge : callable
     candidate : Candidate
         A candidate with a ridge only.
     most : int or None
         Maximum number of features: larger numbers are skipped, and this one is tried.
+    engine : Engine
     ends : float, optional
         Time of `time.monotonic` after which no number is tried but `most`, and a training ends.
     """
@@ -226,6 +228,7 @@ def train_with_size(
         All rows; they must fit into memory (`DualDescent.memory`).
     winner : Winner
         A candidate with a ridge only, the share of the occurring features to keep, and their maximum.
+    engine : Engine
     start : Duals, optional
         Of a similar model.
     ends : float, optional

@@ -60,8 +60,10 @@ def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> 
 
     Parameters
     ----------
+    search : Search
     course : Course
         Result of the search.
+    boosting : Boosting
     folder : Path
         Folder for the result.
     """

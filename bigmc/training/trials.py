@@ -57,6 +57,7 @@ class Candidate:
     ----------
     weighting : str or None
         One of `WEIGHTINGS` or `TABLE_WEIGHTINGS`; None for that of the dataset.
+    loss : str
     ridge : float
         Ridge times the number of rows, like 1 / C of scikit-learn.
     alpha : float
@@ -134,10 +135,12 @@ class Trial:
 
     Attributes
     ----------
+    candidate : Candidate
     quality : float
         Accuracy, or F1 for label sets.
     log_loss : float
         After calibration on the same rows.
+    calibration : Calibration
     n_features : int
         Features with weight.
     threshold : Threshold or None
@@ -189,6 +192,7 @@ class Size:
 
     Attributes
     ----------
+    n_features : int
     share : float
         Share of the features that occur in the rows of the search.
     quality, log_loss, calibration, threshold
@@ -241,6 +245,7 @@ class Course(NamedTuple):
     ----------
     trials : tuple of Trial
         In the order they were made.
+    best : Trial
     n_rows, n_held_out : int
         Rows of the sample, and held-out rows among them.
     ended : str
@@ -267,6 +272,7 @@ class Verdict(NamedTuple):
         Accuracy, or F1 for label sets.
     log_loss : float
         After calibration on the same rows.
+    calibration : Calibration
     threshold : Threshold or None
         For label sets: the score above which a class is a label, with the best quality.
     """

@@ -61,6 +61,8 @@ class Validation:
     ----------
     dataset : Dataset
         The training rows.
+    engine : Engine
+    limits : Limits
     thresholds : Thresholds, optional
         Kind of thresholds of models of label sets.
 
@@ -270,6 +272,7 @@ class Validation:
 
         Parameters
         ----------
+        options : LearnerOptions
         candidate : Candidate
             Candidate to record the trials as.
         versions : callable

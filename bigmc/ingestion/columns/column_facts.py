@@ -76,6 +76,7 @@ class ColumnFacts:
         The first line or row of each.
     row_numbers : RowNumbers
         Whether the column numbers the rows.
+    use : Use
     """
 
     name: str

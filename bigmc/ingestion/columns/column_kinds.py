@@ -37,6 +37,7 @@ class ColumnKinds(NamedTuple):
 
     Attributes
     ----------
+    options : IngestKeywords
     left_out : tuple of str
         Columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if no columns
         are named.

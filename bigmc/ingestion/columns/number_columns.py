@@ -66,6 +66,7 @@ class Numbers:
 
     Parameters
     ----------
+    table : RecordBatch
     value_formats : ValueFormats
         How texts of its columns are written.
     """

@@ -27,6 +27,7 @@ class MainFormat(NamedTuple):
 
     Attributes
     ----------
+    format : ValueFormat
     is_odd : bool array of shape (n_values,)
     """
 

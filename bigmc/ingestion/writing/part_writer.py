@@ -66,6 +66,14 @@ class PartWriter:
 
     Parameters
     ----------
+    part : Part
+        What to read.
+    sources : sequence of Source
+        Where from.
+    recipe : Recipe
+        How to make the dataset.
+    shares : Shares
+        Memory of this worker.
     folder : Path
         Folder of the finished part; nothing is visible there before all of it is. Of two that write the
         same part, as when a worker was given up that is still alive, the first one is kept.
