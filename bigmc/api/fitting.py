@@ -31,9 +31,9 @@ FIRST_FIT = "bigmc.api.first_fit"
 
 KINDS: Mapping[str, Sequence[str]] = {
     "texts": ("text",),
-    "numbers": ("dense", "numeric", "categorical", "one_hot", "dates"),
+    "numbers": ("dense", "numeric", "categorical", "one_hot", "date", "dates"),
 }
-"""What kinds of columns are for the program."""
+"""What kinds of columns are for the program, as named in options of ingest and in datasets."""
 
 
 def fit(

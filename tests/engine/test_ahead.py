@@ -108,14 +108,21 @@ def test_a_process_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     ("columns", "kinds"),
-    [({"text": "text"}, ["texts"]), ({"dense": ["x", "y"], "text": "text"}, ["texts", "numbers"])],
+    [
+        ({"text": "text"}, ["texts"]),
+        ({"dense": ["x", "y"], "text": "text"}, ["texts", "numbers"]),
+        ({"date": "day"}, ["numbers"]),
+    ],
 )
 def test_fits_say_of_what_kind_their_columns_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, object], kinds: list[str]
 ) -> None:
     expected = []
     monkeypatch.setattr("bigmc.engine.ahead.Ahead.expect", lambda _, *given: expected.append(given))
-    rows = write_rows(tmp_path / "rows.csv")
+    header, *lines = write_rows(tmp_path / "rows.csv").read_text().splitlines()
+    dated = [f"{line},2026-11-{1 + i % 28:02}" for i, line in enumerate(lines)]
+    rows = tmp_path / "dated.csv"
+    rows.write_text("\n".join([f"{header},day", *dated]))
     options = {"memory_limit": "200MB", "time_limit": 0.0}
     bigmc.fit(rows, tmp_path / "m.model", label="label", **options, **columns)
     bigmc.fit(tmp_path / "m.model.dataset", tmp_path / "other.model", **options)
