@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from solvers.sampled_runs import corrected
 from solvers.sampled_runs import made as sampled
-from solvers.test_chunk_rounds import PARTLY_HELD, PLAN, made, run
+from solvers.test_chunk_rounds import PARTLY_HELD, made, run
+from solvers.test_chunk_rounds import PLAN as LARGER_CHUNKS
 from sparse_runs import solve
 
 from bigmc.budget import MemoryLimitError
@@ -46,6 +47,8 @@ IN_MEMORY: dict[str, dict[str, Any]] = {
     "ridge": {"alpha": 0.0, "ridge": 1e-3, "fit_intercept": True},
     "tight": {"alpha": 2e-3, "tol": 1e-7, "ridge": 1e-4},
 }
+
+PLAN = replace(LARGER_CHUNKS, chunk_bytes=40_000)
 
 #: Name, plan and options of a run over chunks of the samples.
 IN_CHUNKS: dict[str, tuple[Any, dict[str, Any]]] = {
