@@ -15,6 +15,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BusyError, DataError
 from bigmc.ingestion import fit_feature_map
 from bigmc.ingestion import job as job_module
+from bigmc.ingestion.target import refuse_foreign_folder
 from bigmc.ingestion.writing.part_writer import PartWriter
 from bigmc.store.verify import verify
 
@@ -63,6 +64,20 @@ def test_parts_then_the_whole_is_the_whole(source, tmp_path):
     assert contents(to) == contents(whole)
     assert api.ingest_part(source, to, (0, 3), **OPTIONS) == {"n_pieces": 0, "n_samples": 0}
     assert contents(to) == contents(whole)
+
+
+@pytest.mark.parametrize("question", ["exists", "is_dir"])
+def test_a_folder_that_another_process_makes_meanwhile_is_not_a_foreign_one(question, tmp_path, monkeypatch):
+    """Parts begin at the same time, so that the folder may appear right after any question about it."""
+    ask = getattr(Path, question)
+
+    def ask_before_it_is_made(path: Path) -> bool:
+        answer = ask(path)
+        path.mkdir(exist_ok=True)
+        return answer
+
+    monkeypatch.setattr(Path, question, ask_before_it_is_made)
+    refuse_foreign_folder(tmp_path / "d.bigmc")
 
 
 def test_the_whole_does_what_is_missing(source, tmp_path):

@@ -31,12 +31,12 @@ def is_published(to: Path, recipe: Recipe) -> bool:
 
 def refuse_foreign_folder(to: Path) -> None:
     """Raise `DataError` if a target is anything but an unfinished dataset: parts of it will be removed."""
+    if not to.exists():  # asked once: another process that begins may make it meanwhile
+        return
     if to.is_dir():
         present = {entry.name for entry in to.iterdir() if not entry.name.endswith(PARTIAL)}
         passing = (PARTIAL, ".lock")
         work = {entry.name for entry in (to / WIP).glob("*") if not entry.name.endswith(passing)}
         if not present or (WIP in present and present <= _OWN and work <= _OWN_WORK):
             return
-    elif not to.exists():
-        return
     raise DataError(f"{to} exists and is not a bigmc dataset", "give another --to")
