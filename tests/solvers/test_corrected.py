@@ -150,7 +150,7 @@ def near_the_best(dataset, minimised, coef):
     problem = Problem(dataset, minimised, ALPHA, None, np.dtype(np.float64), ThreadEngine(1))
     source = BlockSource(dataset, [(0, dataset.n_features)], Residency.MEMORY)
     intercept = np.zeros(dataset.n_classes)
-    problem.rebuild_scores(coef, intercept, SampleLoss(problem, source).holding(coef.features))
+    problem.rebuild_scores(coef, intercept, source.columns_of(coef.features))
     improve_intercept(problem, intercept, 20)
     return intercept
 

@@ -155,14 +155,15 @@ class BlockSource:
             self.bytes_read += block.nbytes
             yield number, block
 
-    def holding(self, features: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-        """Return which blocks hold the increasing `features`, and where in each."""
-        places = {}
+    def columns_of(self, features: NDArray[np.int64]) -> Iterator[Columns]:
+        """Yield the columns of increasing `features`, block by block, as `stream` does."""
+        positions = {}
         for number, (lo, hi) in enumerate(self.ranges):
             start, stop = np.searchsorted(features, [lo, hi])
             if stop > start:
-                places[number] = features[start:stop] - lo
-        return places
+                positions[number] = features[start:stop] - lo
+        for number, block in self.stream(positions):
+            yield Columns.of(number, block, positions[number])
 
 
 def cut_ranges(ranges: Iterable[tuple[int, int]], most_columns: int) -> list[tuple[int, int]]:

@@ -61,11 +61,6 @@ class SampleLoss:
         self._problem = problem
         self._source = source
 
-    def holding(self, features: NDArray[np.int64]) -> list[Columns]:
-        """Return the columns of increasing features."""
-        positions = self._source.holding(features)
-        return [Columns.of(n, block, positions[n]) for n, block in self._source.stream(positions)]
-
     def terms(
         self,
         at: Evaluated,
@@ -129,7 +124,7 @@ class SampleLoss:
             residuals are bounded.
         """
         problem = self._problem
-        held = self.holding(totals.features)
+        held = list(self._source.columns_of(totals.features))
         problem.rebuild_scores(coef, intercept, held)
         pieces = [
             columns.choose(part)

@@ -156,7 +156,7 @@ class SubsampledNewton:
         self._sample_weight = sample_weight
         self._weight_sum = float(dataset.n_samples if sample_weight is None else sample_weight.sum())
         self._problem = problem
-        self._sample = SampleLoss(problem, source)
+        self._source, self._sample = source, SampleLoss(problem, source)
         self._sweeper = sweeper
         self._tol = tol
         self._engine = engine
@@ -352,7 +352,7 @@ class SubsampledNewton:
         gradient = at.gradient.astype(np.float64)
         measured = self._measured(gradient, at.coef)
         chosen = np.flatnonzero(measured.weighted | (measured.norms > _CANDIDATE * alpha))
-        held = self._sample.holding(self._used[chosen])
+        held = list(self._source.columns_of(self._used[chosen]))
         violation = min(violation, measured.violation)
         target = max(_FRACTION * violation, _TOLERATED * self._tol * alpha)
         for _ in range(_TRIES):
