@@ -135,37 +135,6 @@ class Sweeper:
         self._most_visits = most_visits
         self.damping = 0.0
 
-    def sweep(
-        self,
-        working: WorkingColumns,
-        chosen: NDArray[np.int64],
-        sweep: int,
-        alpha: float,
-        negligible: float = 0.0,
-    ) -> float:
-        """Take a step for each of the chosen columns.
-
-        Parameters
-        ----------
-        working : WorkingColumns
-        chosen : int64 array
-            Positions of columns.
-        sweep : int
-            Number of the sweep, for its shuffle.
-        alpha : float
-            Weight of the penalty.
-        negligible : float, optional
-            Columns with at most this violation are left as they are.
-
-        Returns
-        -------
-        float
-            Largest violation of the chosen columns before their steps.
-        """
-        problem, aim = self._problem, Aim(sweep, alpha, negligible)
-        visits = Visits.on_loss(problem, problem.objective.sweep)
-        return visit(problem, visits, working, chosen, aim, self.descent)
-
     def sweep_until(
         self,
         held: list[Columns],
@@ -263,9 +232,20 @@ class Sweeper:
         aim: Aim,
     ) -> float:
         """Take a step for each chosen column of all blocks; return the largest violation before."""
+        visits = Visits.on_loss(self._problem, self._problem.objective.sweep)
+        return self._visit_blocks(visits, working, chosen, aim)
+
+    def _visit_blocks(
+        self,
+        visits: Visits,
+        working: list[WorkingColumns],
+        chosen: list[NDArray[np.int64]],
+        aim: Aim,
+    ) -> float:
+        """Go through the chosen columns of all blocks; return the largest violation before."""
         largest = 0.0
         for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
-            largest = max(largest, self.sweep(working[b], chosen[b], *aim))
+            largest = max(largest, visit(self._problem, visits, working[b], chosen[b], aim, self.descent))
             if self._time_is_over:
                 break
         return largest
