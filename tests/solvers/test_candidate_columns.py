@@ -11,6 +11,7 @@ from test_chunk_rounds import PLAN, Stopping, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
+from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, most_wanted
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
@@ -43,7 +44,7 @@ def opened(dataset, n_chunks, most_held):
 def task_of(dataset):
     descent = Descent("line_search", False, 0)
     minimised, dtype = objective("squared_hinge", "l1/l2"), np.dtype(float)
-    return ChunkTask(dataset, None, minimised, 0.1, 1e-3, descent, dtype, ThreadEngine(1), None)
+    return ChunkTask(dataset, None, minimised, 0.1, 1e-3, descent, dtype, RunContext(ThreadEngine(1)))
 
 
 @pytest.mark.parametrize("n_chunks", [2, 5])

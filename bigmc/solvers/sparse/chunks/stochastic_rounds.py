@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear import stochastic, variance_reduced
 from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
 from bigmc.kernels.linear.variance_reduced import Anchor, RowSums
-from bigmc.progress import Progress, ProgressCallback
+from bigmc.progress import Progress
 from bigmc.solvers.sparse.chunks.damping import Damped
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
@@ -33,7 +33,6 @@ from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
 from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -151,19 +150,12 @@ def _add_rows(
         variance_reduced.add_row_scores(rows, point.weights, problem.scores)
         own, scores = problem.margins(), problem.scores
         margins += own.stacked
-        gradient += intercept_derivatives(problem, own, task.weight_sum)[0]
+        gradient += own.intercept_derivatives(task.weight_sum)[0]
         square += variance_reduced.add_row_gradients(kernels, rows, scores, factor, task.n_classes, sums)
     return _Levels(margins, gradient, square)
 
 
-def follow_rows(
-    task: ChunkTask,
-    spill: Spill,
-    anchor: Evaluated,
-    steps: Damped,
-    row_bytes: int,
-    progress: ProgressCallback,
-) -> Point:
+def follow_rows(task: ChunkTask, spill: Spill, anchor: Evaluated, steps: Damped, row_bytes: int) -> Point:
     """Return weights, of single precision, and intercept after steps along all samples from an anchor.
 
     Parameters
@@ -176,12 +168,11 @@ def follow_rows(
     steps : Damped
     row_bytes : int
         Bytes of the entries that are put into row order together.
-    progress : callable
     """
     followed = RowSteps(task, spill.features, anchor, steps, row_bytes)
     generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
     for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
-        progress(Progress("round", done, spill.n_chunks, "chunks"))
+        task.context.progress(Progress("round", done, spill.n_chunks, "chunks"))
         for _ in range(_TIMES):
             followed.follow(chunk, generator)
     return followed.result()

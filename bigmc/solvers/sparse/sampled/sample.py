@@ -94,9 +94,7 @@ class SampleLoss:
             tilt = gradients[places] - gradient - added[:, None] * at.coef.take(columns.features)
             terms.append(Terms(tilt, ridge + added))
             start += len(columns.features)
-        intercept_gradient, intercept_curvature = intercept_derivatives(
-            problem, problem.margins(), problem.weight_sum
-        )
+        intercept_gradient, intercept_curvature = problem.margins().intercept_derivatives(problem.weight_sum)
         more = max(at.intercept_curvature - intercept_curvature, 0.0) + damping * at.intercept_curvature
         tilt = at.intercept_gradient - intercept_gradient - more * at.intercept
         return terms, Terms(problem.padded(tilt), np.array([more]))
@@ -179,12 +177,3 @@ class SampleLoss:
             sums.gradients * (problem.two_over_n * scale)[:, None],
             sums.curvatures * (problem.two_over_n * scale**2),
         )
-
-
-def intercept_derivatives(
-    problem: Problem, margins: Margins, weight_sum: float
-) -> tuple[NDArray[np.float64], float]:
-    """Return gradient of the mean loss by the intercept, and its curvature, mean over the classes."""
-    factor = 2.0 / weight_sum
-    intercept_curvature = float(margins.intercept_curvatures.sum()) / problem.n_classes
-    return factor * margins.intercept_gradient, factor * intercept_curvature
