@@ -39,7 +39,7 @@ class Measured:
 
 def gradient_changes(
     task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples]
-) -> NDArray[np.float64] | None:
+) -> NDArray[np.float64]:
     """Return what samples with other weights change in the gradients at a point.
 
     Parameters
@@ -48,14 +48,14 @@ def gradient_changes(
     spill : Spill
     point : Evaluated
     moved : sequence of MovedSamples
-        Other weights of some samples.
+        Other weights of some samples; one at least.
 
     Returns
     -------
     float64 array of shape (n_candidates, width)
-        Layer by layer of the spill; None if there are no such samples.
+        Layer by layer of the spill.
     """
-    total = None
+    total: NDArray[np.float64] | None = None
     for own in moved:
         chunk = own.read(spill)
         for sign, coef, intercept in ((-1.0, point.coef, point.intercept), (1.0, own.coef, own.intercept)):
@@ -64,6 +64,7 @@ def gradient_changes(
             gradient = evaluation.gradient
             gradient *= sign
             total = gradient if total is None else np.add(total, gradient, out=total)
+    assert total is not None
     return total
 
 

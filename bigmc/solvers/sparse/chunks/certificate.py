@@ -299,6 +299,7 @@ def with_gradients_of_written(
     gradient[same], curvature[same] = point.gradient[known], point.curvature[known]
     curvature[~same] = certified.sums.curvature[at]
     new = task.objective.loss.unpacked(certified.sums.gradient[at], task.n_classes, task.width)
-    changed = gradient_changes(task, spill, point, certified.moved)
-    gradient[~same] = new if changed is None else new - changed[~same]
+    if certified.moved:
+        new -= gradient_changes(task, spill, point, certified.moved)[~same]
+    gradient[~same] = new
     return replace(point, gradient=gradient, curvature=curvature)

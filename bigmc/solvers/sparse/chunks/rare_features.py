@@ -7,7 +7,7 @@ chunks are read; sweeps over them move the features to their optimum, all other 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,7 @@ class RareFeatures:
         share = problem.weight_sum / task.weight_sum
         alpha, ridge = task.alpha / share, task.objective.ridge / share
         terms = [Terms.ridge(ridge, len(self.features), task.width)]
-        sweeper = Sweeper(problem, task.descent.of_columns, 1 << 62, 0)
+        sweeper = Sweeper(problem, replace(task.descent, fit_intercept=False), 1 << 62, 0)
         target = _TARGET * alpha
         unused = np.zeros(task.n_classes)
         course = Course(alpha, target, _MOST_SWEEPS, n_iter)

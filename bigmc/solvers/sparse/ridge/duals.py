@@ -77,11 +77,6 @@ def class_spans(width: int, n_threads: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def in_pieces(places: NDArray[np.int64], size: int = ROWS_AT_ONCE) -> Iterator[NDArray[np.int64]]:
-    """Cut the places of samples into pieces that are worked on in turn."""
-    return (places[some] for some in slabs(len(places), size))
-
-
 class Weighed(NamedTuple):
     """Samples as `bigmc.kernels.linear.dual_descent.descend_duals` takes them, with its three curvatures."""
 
@@ -161,7 +156,8 @@ def scores_of(
 
 def samples_in_pieces(places: NDArray[np.int64], width: int, most: int) -> Iterator[NDArray[np.int64]]:
     """Cut the places of samples into pieces of at most `most` whose scores of all classes are few."""
-    return in_pieces(places, max(1, min(most, _PIECE_SCORES // width)))
+    size = max(1, min(most, _PIECE_SCORES // width))
+    return (places[some] for some in slabs(len(places), size))
 
 
 def diagonal_of(weights: NDArray[np.float64], weight_sum: float, ridge: float) -> NDArray[np.float32]:

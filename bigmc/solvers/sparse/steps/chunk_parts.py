@@ -67,11 +67,6 @@ def bytes_of_centred(n_frequent: int) -> int:
     return _ENTRY_BYTES * min(_MOST, n_frequent)
 
 
-def count_frequent(column_nnz: NDArray[np.int64], n_samples: int) -> int:
-    """Return the number of features that enough samples have for their columns to be nearly constant."""
-    return int(np.count_nonzero(is_frequent(column_nnz, n_samples)))
-
-
 def is_frequent(column_nnz: NDArray[np.int64], n_samples: int) -> NDArray[np.bool_]:
     """Return of which features enough samples have entries for their columns to be nearly constant."""
     return column_nnz >= _SHARE * n_samples
