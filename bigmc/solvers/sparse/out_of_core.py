@@ -21,7 +21,7 @@ from bigmc.solvers.sparse.chunks.plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
+from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.in_memory import first_weights, on_sample, start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_memory, plan_sample
 from bigmc.solvers.sparse.ridge.block_plan import plan_blocks
@@ -217,8 +217,7 @@ def _by_chunks(run: SparseRun, plan: ChunkPlan, state: State | None) -> Trained:
 def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Trained:
     """Train on a sample, corrected by passes over all samples."""
     task, problem = run.task, run.scores(sample, run.score_dtype)
-    everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
-    source = BlockSource(sample.dataset, everything, Residency.MEMORY)
+    source = BlockSource(sample.dataset, [(0, sample.dataset.n_features)], Residency.MEMORY)
     # a descent may look at as many entries as a pass: l1 has sweeps that gain little by themselves
     nnz = max(sample.dataset.nnz, task.dataset.nnz // VISITS_PER_PASS)
     sweeper = run.sweeper(problem, nnz, plan.newton_bytes)

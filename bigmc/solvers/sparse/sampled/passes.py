@@ -19,10 +19,10 @@ from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.bounds import Entropies
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, cut_ranges, entries_of
+from bigmc.solvers.sparse.columns import BlockSource, entries_of
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.store.block import Residency
+from bigmc.store.block import Residency, cut_ranges
 from bigmc.store.dataset import Dataset
 
 #: Shards are added up in at most so many parts, whatever the number of workers.

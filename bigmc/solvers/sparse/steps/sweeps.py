@@ -90,7 +90,7 @@ class Course(NamedTuple):
 
 def shuffled(numbers: Sequence[int], seed: tuple[int, int]) -> list[int]:
     """Return the numbers of blocks in a random order."""
-    generator = np.random.default_rng(np.random.SeedSequence(seed))
+    generator = np.random.default_rng(seed)
     return [numbers[k] for k in generator.permutation(len(numbers))]
 
 
@@ -103,7 +103,7 @@ class Sweeper:
         Its scores move along.
     descent : Descent
         With an intercept there is a Newton step of it before every sweep. Every shuffle is drawn from
-        ``SeedSequence([seed, sweep, block])``.
+        ``default_rng([seed, sweep, block])``.
     most_visits : int
         `sweep_until` ends after looking at this many entries.
     newton_bytes : int

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.arguments import Extra, Step
@@ -173,5 +173,4 @@ def lead_team(engine: Engine, work: Any, lead: Callable[[], None]) -> None:
         finally:
             close(work.crew.board)
 
-    for _ in engine.map(take_part, range(n_members)):
-        pass
+    for_each(engine, take_part, range(n_members))
