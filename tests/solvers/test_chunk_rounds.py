@@ -16,7 +16,7 @@ from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.kernels.linear.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
-from bigmc.solvers.loop import RunContext
+from bigmc.solvers.loop import RunContext, load
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
@@ -72,8 +72,9 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
     task = ChunkTask(dataset, weights, minimised, alpha, tol, descent, np.dtype(float), context)
     rounds = ChunkRounds(task, plan)
     record = {"n": dataset.n_samples}
-    state = State.load(checkpoint, record, task.width) if checkpoint else None
-    state = state or State(Coefficients.zeros(task.width), np.zeros(dataset.n_classes), chunked=True)
+    saved = load(context, record)
+    state = State(Coefficients.zeros(task.width), np.zeros(dataset.n_classes), chunked=True)
+    state = State.unpack(saved, task.width) if saved else state
     certificate = rounds.run(state, options.get("max_passes", 100), record)
     return rounds.state, certificate
 

@@ -174,9 +174,7 @@ def test_the_dual_point_of_a_pass_has_no_gradient_by_the_intercept(loss):
     point = held.balanced(coef, intercept, found, float(len(y)))
     assert np.abs(point.gradient[16]).max() < 1e-13
     sums = point.margins
-    dual = minimised.loss.dual_value(
-        1.0, sums.total_residual, sums.dual_values, len(y), lambda scale: point.entropies(None, scale)
-    )
+    dual = minimised.loss.dual_value(1.0, sums.total_residual, sums.dual_values, len(y), point.entropies)
     W = np.zeros((17, dataset.n_classes))
     W[:5] = coef.rows[:, : dataset.n_classes]
     for distance in (0.0, 0.1, 0.1, 1.0, 1.0):  # the loss is above what the dual point says, everywhere

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class Task:
     objective: Objective
     alpha: float
 
-    @property
+    @cached_property
     def weight_sum(self) -> float:
         """N of the objective."""
         return float(self.dataset.n_samples if self.sample_weight is None else self.sample_weight.sum())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bigmc.budget import give_back_free_pages
 from bigmc.progress import Progress
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.loop import Fingerprint, pass_progress
+from bigmc.solvers.loop import Fingerprint, pass_progress, save
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
@@ -104,8 +104,7 @@ class ChunkRounds:
         return self.state.nnz_read / max(self._task.dataset.nnz, 1)
 
     def _save(self) -> None:
-        if self._task.context.checkpoint is not None:
-            self.state.save(self._task.context.checkpoint, self._fingerprint)
+        save(self.state, self._task.context, self._fingerprint)
 
     def _count(self, n_bytes: int) -> None:
         """Count bytes as read; passes are in units of all decoded bytes."""
@@ -309,7 +308,7 @@ class ChunkRounds:
         evaluation = Evaluation(task, state.layers, state.coef, state.intercept) if state.trial else None
         start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
         weights = Weights.of(*start, state.layers)
-        generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
+        generator = np.random.default_rng([task.seed, state.n_iter])
         for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
             task.context.progress(Progress("round", done, spill.n_chunks, "chunks"))
             if evaluation:

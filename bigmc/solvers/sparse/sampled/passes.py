@@ -198,7 +198,7 @@ def _add_shard(
     source = BlockSource(shard, ranges, residency)
     problem.rebuild_scores(job.coef, job.intercept, source.columns_of(job.coef.features))
     sums.margins += problem.margins().stacked
-    sums.entropies += problem.entropies(job.scales).values
+    sums.entropies += problem.entropies(job.scales)
     problem.fill_residuals()
     for _, block in source.stream(range(len(ranges))):
         added = GradientSums(sums.gradient, sums.curvature)

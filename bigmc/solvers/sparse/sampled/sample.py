@@ -140,7 +140,7 @@ class SampleLoss:
                 start += len(columns.features)
 
         add(-1.0)
-        own, entropies = problem.margins(), totals.entropies.values - problem.entropies(scales).values
+        own, entropies = problem.margins(), totals.entropies.values - problem.entropies(scales)
         intercept_gradient = totals.margins.intercept_gradient - own.intercept_gradient
         level = Terms(problem.padded(problem.two_over_n * intercept_gradient), np.zeros(1))
         try:
@@ -149,7 +149,7 @@ class SampleLoss:
         except DataError:
             return None
         add(1.0)
-        entropies += problem.entropies(scales).values
+        entropies += problem.entropies(scales)
         margins = totals.margins.minus(own).plus(moved)
         left = margins.intercept_gradient
         noise = _ROUNDING * float(np.finfo(problem.scores.dtype).eps)

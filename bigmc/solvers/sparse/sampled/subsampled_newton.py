@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.objectives import Objective
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.loop import Fingerprint, Limits, RunContext, pass_progress
+from bigmc.solvers.loop import Fingerprint, Limits, RunContext, pass_progress, save
 from bigmc.solvers.sparse.bounds import entropy_scales, lower_bound, next_scale
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
@@ -202,8 +202,7 @@ class SubsampledNewton:
                 state.damping /= _RELAXED
             state.coef, state.intercept = self._improved(start, best.objective, measured.violation)
             state.anchor = best
-            if self._context.checkpoint is not None:
-                state.save(self._context.checkpoint, fingerprint)
+            save(state, self._context, fingerprint)
 
     @property
     def _passes(self) -> float:
@@ -239,16 +238,7 @@ class SubsampledNewton:
                 return -np.inf
             margins, entropies, left = balanced.margins, balanced.entropies, balanced.left
             measured = self._measured(balanced.gradient, state.coef)
-        bound = lower_bound(
-            self._objective,
-            self._problem.alpha,
-            self._weight_sum,
-            self._problem.scores.dtype,
-            margins,
-            np.empty((0, self._problem.n_classes)),
-            measured,
-            entropies,
-        )
+        bound = lower_bound(self._task, self._problem.dtype, margins, measured, entropies)
         state.scale = next_scale(bound)
         return left + bound.value
 
@@ -257,17 +247,8 @@ class SubsampledNewton:
         violation = measured.violation
         if self._sweeper.fit_intercept:
             violation = max(violation, float(np.linalg.norm(intercept_gradient)))
-        entry = {
-            "n_passes": self._passes,
-            "n_iter": float(state.n_iter),
-            "objective": upper,
-            "lower": state.lower,
-            "gap": Certificate.of(state.lower, upper).gap,
-            "violation": violation,
-            "largest_norm": measured.largest_norm,
-            "n_nonzero": float(len(state.coef.features)),
-            "bytes_read": float(state.bytes_read),
-        }
+        certificate = Certificate.of(state.lower, upper)
+        entry = state.figures(certificate, self._passes, violation, measured.largest_norm)
         state.history.append(entry)
         self._context.progress(pass_progress(entry, self._limits.max_passes))
 

@@ -10,6 +10,7 @@ stays one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -122,25 +123,16 @@ def dual_bound(
     fit_intercept : bool
         The dual point must add up to zero for each class.
     """
-    objective, factor = problem.objective, np.empty((0, problem.n_classes))
-    margins = problem.margins()
+    factor, margins = np.empty((0, problem.n_classes)), problem.margins()
     if fit_intercept:
         pairs = problem.pair_margins()
-        balanced = objective.loss.balance(pairs.residuals)
+        balanced = problem.objective.loss.balance(pairs.residuals)
         if balanced is None:
             return Proof(0.0, 0)
         margins, factor = pairs, balanced
     gradients = dual_gradients(problem, source, coef, factor, screening)
-    point = lower_bound(
-        objective,
-        problem.alpha,
-        problem.weight_sum,
-        problem.dtype,
-        margins,
-        factor,
-        gradients,
-        problem.entropy,
-    )
+    entropy = partial(problem.entropy, factor)
+    point = lower_bound(problem, problem.dtype, margins, gradients, entropy, factor)
     return Proof(point.value, gradients.nnz)
 
 

@@ -14,6 +14,7 @@ weights to many that lose them again.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +136,12 @@ class Rounds:
         self._rebuild()
         self._gradients, certificate = self._evaluate()
         self._count_bytes()
-        return certificate, self._figures(self._gradients, certificate)
+        gradients, passes = self._gradients, self.state.nnz_read / self._total_nnz
+        n_screened = float(self._screening.n_screened)
+        figures = self.state.figures(
+            certificate, passes, gradients.violation, gradients.largest_norm, n_screened=n_screened
+        )
+        return certificate, figures
 
     def message(self, figures: Figures) -> Progress:
         """Return the passes made so far, and the figures."""
@@ -220,16 +226,8 @@ class Rounds:
         state.nnz_read += gradients.nnz
         bound = None
         if factor is not None:
-            bound = lower_bound(
-                objective,
-                problem.alpha,
-                problem.weight_sum,
-                problem.scores.dtype,
-                margins,
-                factor,
-                gradients,
-                problem.entropy,
-            )
+            entropy = partial(problem.entropy, factor)
+            bound = lower_bound(problem, problem.dtype, margins, gradients, entropy, factor)
             state.lower = max(state.lower, bound.value)
         if self._lags(gradients, Certificate.of(state.lower, upper)):
             proof = self._projected_bound()
@@ -264,21 +262,6 @@ class Rounds:
         )
         self._rebuild()
         return proof
-
-    def _figures(self, gradients: GradientPass, certificate: Certificate) -> Figures:
-        state = self.state
-        return {
-            "n_passes": state.nnz_read / self._total_nnz,
-            "n_iter": float(state.n_iter),
-            "objective": certificate.upper,
-            "lower": certificate.lower,
-            "gap": certificate.gap,
-            "violation": gradients.violation,
-            "largest_norm": gradients.largest_norm,
-            "n_nonzero": float(len(state.coef.features)),
-            "n_screened": float(self._screening.n_screened),
-            "bytes_read": float(state.bytes_read),
-        }
 
     def _improve(self, gradients: GradientPass, most_steps: int | None) -> None:
         """Sweep over the working set."""
