@@ -40,20 +40,9 @@ class Measured:
 def gradient_changes(
     task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples]
 ) -> NDArray[np.float64]:
-    """Return what samples with other weights change in the gradients at a point.
+    """Return what samples with other weights, one at least, change in the gradients at a point.
 
-    Parameters
-    ----------
-    task : ChunkTask
-    spill : Spill
-    point : Evaluated
-    moved : sequence of MovedSamples
-        Other weights of some samples; one at least.
-
-    Returns
-    -------
-    float64 array of shape (n_candidates, width)
-        Layer by layer of the spill.
+    They have the shape (n_candidates, width), layer by layer of the spill.
     """
     total: NDArray[np.float64] | None = None
     for own in moved:

@@ -53,13 +53,7 @@ class ChunkDual:
 def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated) -> ChunkDual:
     """Return a dual point that is feasible by the intercept, if there is one, and nearly by the candidates.
 
-    Parameters
-    ----------
-    task : ChunkTask
-    plan : ChunkPlan
-    spill : Spill
-    point : Evaluated
-        Weights, whose columns the spill has.
+    The spill has the columns of the weights of the point.
     """
     dual = ChunkDual([], point)
     if not task.fit_intercept and spill.n_chunks == 1:

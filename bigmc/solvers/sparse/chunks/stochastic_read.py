@@ -109,7 +109,7 @@ def read(task: ChunkTask, spill: Spill, plan: ReadPlan, intercept: NDArray[np.fl
         To start from.
     """
     steps = StochasticSteps(task, plan.table, intercept, plan.row_bytes)
-    generator = np.random.default_rng(np.random.SeedSequence([task.seed, task.dataset.n_shards]))
+    generator = np.random.default_rng([task.seed, task.dataset.n_shards])
     order = generator.permutation(task.dataset.n_shards)
     for done, s in enumerate(order.tolist()):
         task.context.progress(Progress("first weights", done, len(order), "shards"))
@@ -136,7 +136,7 @@ def follow_chunks(task: ChunkTask, spill: Spill, intercept: NDArray[np.float64],
         Bytes of the entries that are put into row order together.
     """
     steps = StochasticSteps(task, spill.features, intercept, row_bytes)
-    generator = np.random.default_rng(np.random.SeedSequence([task.seed, spill.n_chunks]))
+    generator = np.random.default_rng([task.seed, spill.n_chunks])
     for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
         task.context.progress(Progress("first weights", done, spill.n_chunks, "chunks"))
         steps.follow(RowSamples.of_chunk(chunk), generator)

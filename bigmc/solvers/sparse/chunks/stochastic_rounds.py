@@ -69,7 +69,7 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
     sums = _no_sums(len(features), task.width)
     weights = _dense(coef, features, sums_width(task.n_classes))
     rows = _rows_of(task, spill, spill.chunks(), row_bytes)
-    levels = _add_rows(task, rows, Dense(weights, intercept), 1.0 / task.weight_sum, sums)
+    levels = _add_rows(task, rows, weights, intercept, 1.0 / task.weight_sum, sums)
     del weights
     curve, level_curve = _curves(sums, levels.square, task.dataset.n_samples)
     return Evaluated(
@@ -111,16 +111,9 @@ def gradient_changes_by_rows(
         weights = _dense(point.coef, features, width)
         for sign, intercept in ((-1.0, point.intercept), (1.0, own.intercept)):
             rows = _rows_of(task, spill, [chunk], row_bytes)
-            _add_rows(task, rows, Dense(weights, intercept), sign / task.weight_sum, sums)
+            _add_rows(task, rows, weights, intercept, sign / task.weight_sum, sums)
             weights[np.searchsorted(features, own.features)] = own.rows[:, :width]
     return sums.gradient.astype(np.float64, copy=False)
-
-
-class Dense(NamedTuple):
-    """Weights of the candidates, zeros included, and the intercept of shape (n_classes,)."""
-
-    weights: NDArray[np.float32]
-    intercept: NDArray[np.float64]
 
 
 class _Levels(NamedTuple):
@@ -137,17 +130,22 @@ def _no_sums(n: int, width: int) -> RowSums:
 
 
 def _add_rows(
-    task: ChunkTask, groups: Iterable[SparseRows], point: Dense, factor: float, sums: RowSums
+    task: ChunkTask,
+    groups: Iterable[SparseRows],
+    weights: NDArray[np.float32],
+    intercept: NDArray[np.float64],
+    factor: float,
+    sums: RowSums,
 ) -> _Levels:
-    """Add up the gradients of samples, times a factor."""
+    """Add up the gradients of samples at weights of the candidates, zeros included, times a factor."""
     kernels = task.objective.loss_kernels
     margins, gradient, square = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
     for rows in groups:
         problem = _problem(task, rows)
         if problem is None:
             continue
-        problem.rebuild_scores(Coefficients.zeros(task.width), point.intercept, [])
-        variance_reduced.add_row_scores(rows, point.weights, problem.scores)
+        problem.rebuild_scores(Coefficients.zeros(task.width), intercept, [])
+        variance_reduced.add_row_scores(rows, weights, problem.scores)
         own, scores = problem.margins(), problem.scores
         margins += own.stacked
         gradient += own.intercept_derivatives(task.weight_sum)[0]
@@ -170,7 +168,7 @@ def follow_rows(task: ChunkTask, spill: Spill, anchor: Evaluated, steps: Damped,
         Bytes of the entries that are put into row order together.
     """
     followed = RowSteps(task, spill.features, anchor, steps, row_bytes)
-    generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
+    generator = np.random.default_rng([task.seed, steps.n_iter])
     for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
         task.context.progress(Progress("round", done, spill.n_chunks, "chunks"))
         for _ in range(_TIMES):

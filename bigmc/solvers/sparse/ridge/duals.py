@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
 from bigmc.kernels.linear.simd import LANES
@@ -130,8 +130,7 @@ def _rows_between_looks(rows: Rows, coef: NDArray[np.float32]) -> int:
 
 def _for_classes(work: Callable[[tuple[int, int]], None], coef: NDArray[np.float32], engine: Engine) -> None:
     """Call a function for groups of classes, whose weights stay in the cache; threads share them."""
-    for _ in engine.map(work, class_spans(coef.shape[1], engine.n_threads)):
-        pass
+    for_each(engine, work, class_spans(coef.shape[1], engine.n_threads))
 
 
 def add_up(

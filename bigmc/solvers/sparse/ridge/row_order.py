@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import place_weighted, weigh_entries
 from bigmc.kernels.linear.newton import count_entries, place_entries
@@ -148,8 +148,7 @@ def turned_samples(part: Dataset, features: NDArray[np.int64], engine: Engine) -
         counts = indptr[base[s] + 1 : base[s + 1] + 1]
         count_entries(features, block.indptr[s], block.indices, counts)
 
-    for _ in engine.map(count, shards):
-        pass
+    for_each(engine, count, shards)
     np.cumsum(indptr, out=indptr)
     free = indptr[:-1].copy()
     nnz = int(indptr[-1])
@@ -159,6 +158,5 @@ def turned_samples(part: Dataset, features: NDArray[np.int64], engine: Engine) -
         shard = (block.indptr[s], block.indices, block.data)
         place_entries(features, 0, shard, free[base[s] : base[s + 1]], slots, values)
 
-    for _ in engine.map(place, shards):
-        pass
+    for_each(engine, place, shards)
     return indptr, slots, values

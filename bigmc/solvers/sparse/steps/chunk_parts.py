@@ -15,6 +15,7 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.engine import for_each
 from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Curvature
 from bigmc.solvers.sparse.columns import Columns
@@ -161,8 +162,7 @@ def gradients_of(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64
             places, columns.entries, problem.residual_samples, problem.n_classes, sums, Curvature.LARGEST
         )
 
-    for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):
-        pass
+    for_each(problem.engine, add, np.array_split(np.arange(n), min(_PARTS, max(n, 1))))
     scale = problem.two_over_n * problem.scale_of(columns.features)
     gradients, curvatures = sums.gradients, sums.curvatures
     gradients *= scale[:, None]
