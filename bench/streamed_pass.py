@@ -29,7 +29,7 @@ from bigmc import SparseClassifier  # noqa: E402
 from bigmc.engine import ThreadEngine  # noqa: E402
 from bigmc.objectives import objective  # noqa: E402
 from bigmc.solvers.sparse.coefficients import Coefficients  # noqa: E402
-from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges  # noqa: E402
+from bigmc.solvers.sparse.columns import BlockSource  # noqa: E402
 from bigmc.solvers.sparse.problem import Problem  # noqa: E402
 from bigmc.solvers.sparse.sampled.passes import Job, full_pass  # noqa: E402
 from bigmc.solvers.sparse.screening import Screening  # noqa: E402
@@ -96,9 +96,8 @@ def main() -> None:
         job = Job(minimised, coef, intercept, used, single, _BLOCK_BYTES, train.n_features)
         full_pass(train, job, None, float(train.n_samples), engine)
 
-    held = BlockSource(train, cut_ranges([(0, train.n_features)], train.n_features), Residency.MEMORY)
-    positions = held.holding(coef.features)
-    support = [Columns.of(number, block, positions[number]) for number, block in held.stream(positions)]
+    held = BlockSource(train, [(0, train.n_features)], Residency.MEMORY)
+    support = list(held.columns_of(coef.features))
     at.rebuild_scores(coef, intercept, support)
 
     def with_scores() -> None:

@@ -65,6 +65,12 @@ class Engine(Protocol):
         ...
 
 
+def for_each(engine: Engine, fn: Callable[..., object], parts: Iterable[P], *shared: Any) -> None:
+    """Call ``fn(part, *shared)`` for every part, for what it changes in memory."""
+    for _ in engine.map(fn, parts, *shared):
+        pass
+
+
 #: Results that are added to each other before they are added to those of other groups.
 _GROUP = 8
 

@@ -152,22 +152,6 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         codes = (np.cumsum(probabilities, axis=1) <= draws).sum(axis=1)
         return self._labels(np.minimum(codes, probabilities.shape[1] - 1))
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class under the randomised minimax rule.
-
-        Parameters
-        ----------
-        X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
-            As for `predict`.
-
-        Returns
-        -------
-        float64 array of shape (n_samples, n_classes)
-        """
-        scores = self._scores(X)
-        model: MinimaxModel = self.model_
-        return model.probabilities(scores)
-
     def _dataset(self, X: Any, y: Any) -> Dataset:
         """Return a dataset of arrays, with mapped features."""
         if not self._maps_features:

@@ -38,8 +38,8 @@ class ProbabilityMixin:
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every class, shape (n_samples, n_classes).
 
-        For calibrated models, the logistic loss, and the minimax learner. For label sets, the probability
-        that the class is in the set.
+        For calibrated models, the logistic loss, and the minimax learner, whose randomised rule answers with
+        these. For label sets, the probability that the class is in the set.
 
         Parameters
         ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -108,7 +108,7 @@ class BoostingLearner(Learner):
         options = replace(options, C=float(C))
         n_models = int(self.options.n_models)
         solution = solve_averaged(dataset, options, n_models, limit, context, run.weights)
-        stages, bounds = solution.stages, solution.certificate
+        stages = solution.stages
         if solution.limit_for_more is not None:
             notes = (
                 f"stopped after round {solution.n_iter}: the answers of the learners with weight fill the "
@@ -132,7 +132,7 @@ class BoostingLearner(Learner):
             stage=solution.stage,
             C=options.C,
             column_scale=dataset.column_scale(),
-            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
+            certificate=asdict(solution.certificate),
             objective=solution.objective,
             n_iter=max(1, solution.n_iter),
             n_passes=solution.n_passes,

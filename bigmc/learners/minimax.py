@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from numbers import Real
 from typing import Any
 
@@ -56,7 +57,7 @@ class MinimaxLearner(Learner):
             seed=run.seed,
         )
         solution = solve_minimax(dataset, parameters, run.resources.memory_limit, run.context)
-        bounds, weights = solution.certificate, solution.weights
+        weights = solution.weights
         model = MinimaxModel(
             **run.record,
             classes=dataset.classes[solution.classes],
@@ -64,8 +65,8 @@ class MinimaxLearner(Learner):
             coef=weights.coef,
             intercept=weights.intercept,
             column_scale=dataset.column_scale(),
-            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
-            objective=bounds.upper,
+            certificate=asdict(solution.certificate),
+            objective=solution.certificate.upper,
             n_iter=max(1, solution.n_iter),
             n_passes=solution.n_scans,
             history=solution.history,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -123,7 +123,6 @@ class SparseLearner(Learner):
             # Without a penalty every feature has weights.
             cure = "select features with an alpha, or ingest into fewer features (--hash-bits)"
             raise MemoryLimitError(error.message, f"{error.cure}, {cure}") from None
-        bounds = solution.certificate
         model = LinearModel(
             **run.record,
             classes=dataset.classes,
@@ -133,7 +132,7 @@ class SparseLearner(Learner):
             intercept=solution.intercept,
             gradient_norms=solution.norms,
             column_scale=solution.column_scale,
-            certificate={"lower": bounds.lower, "upper": bounds.upper, "gap": bounds.gap},
+            certificate=asdict(solution.certificate),
             objective=solution.objective,
             n_iter=max(1, solution.n_iter),
             n_passes=solution.n_passes,

@@ -114,10 +114,6 @@ class Objective:
         else:
             composite.project(self.penalty.kernel, team, move, extra, coef, violations)
 
-    @property
-    def _pair(self) -> Pair:
-        return Pair(self.loss.kernels, self.penalty.kernel)
-
     def residuals_width(self, n_classes: int, width: int) -> int:
         """Return the columns of arrays of residuals beside scores of a width: two classes are one margin."""
         return 1 if self.loss.keeps_residuals and n_classes == 2 else width
@@ -214,7 +210,8 @@ class Objective:
         elif self.specialised:
             squared_hinge.gradient_norms(columns, _one_label(samples), level, factor, support, out)
         else:
-            composite.gradient_norms(self._pair, columns, samples, level, factor, support, out)
+            pair = Pair(self.loss.kernels, self.penalty.kernel)
+            composite.gradient_norms(pair, columns, samples, level, factor, support, out)
 
 
 def _one_label(samples: Samples) -> Samples:

@@ -80,7 +80,14 @@ class Packed(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
 
-class Method(Protocol):
+class Resumable(Protocol):
+    """What can go on from a checkpoint."""
+
+    def pack(self) -> Packed:
+        """Return what a checkpoint must hold, so that a resumed run gives the same bits."""
+
+
+class Method(Resumable, Protocol):
     """A learner, as the loop sees it; it holds its state."""
 
     @property
@@ -108,9 +115,6 @@ class Method(Protocol):
     def improve(self) -> None:
         """Replace the certified state by a better one."""
 
-    def pack(self) -> Packed:
-        """Return what a checkpoint must hold, so that a resumed run gives the same bits."""
-
 
 class Outcome(NamedTuple):
     """How a run ended: the certificate of its last state, and why it is the last."""
@@ -129,7 +133,7 @@ def run(method: Method, context: RunContext, fingerprint: Fingerprint, saved: Pa
         method.resume(saved)
     else:
         method.start()
-        _save(method, context, fingerprint)
+        save(method, context, fingerprint)
     is_improved, began = saved is not None, time.monotonic()
     while True:
         certificate, figures = method.certify()
@@ -143,7 +147,7 @@ def run(method: Method, context: RunContext, fingerprint: Fingerprint, saved: Pa
             return Outcome(certificate, reason)
         began, is_improved = time.monotonic(), True
         method.improve()
-        _save(method, context, fingerprint)
+        save(method, context, fingerprint)
 
 
 def load(context: RunContext, fingerprint: Fingerprint) -> Packed | None:
@@ -155,6 +159,7 @@ def load(context: RunContext, fingerprint: Fingerprint) -> Packed | None:
     return None if saved is None else Packed(*saved)
 
 
-def _save(method: Method, context: RunContext, fingerprint: Fingerprint) -> None:
+def save(state: Resumable, context: RunContext, fingerprint: Fingerprint) -> None:
+    """Save a state of a run, if it has a checkpoint."""
     if context.checkpoint is not None:
-        save_run(context.checkpoint, fingerprint, *method.pack())
+        save_run(context.checkpoint, fingerprint, *state.pack())

@@ -192,3 +192,10 @@ def plan_blocks(
         ranges.append((lo, hi))
         lo = hi
     return ranges
+
+
+def cut_ranges(ranges: Iterable[tuple[int, int]], most_columns: int) -> list[tuple[int, int]]:
+    """Cut ranges of features so that none has more than `most_columns`."""
+    return [
+        (start, min(start + most_columns, hi)) for lo, hi in ranges for start in range(lo, hi, most_columns)
+    ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, StoreError
 from bigmc.progress import Progress, ProgressCallback, silent
-from bigmc.store.block import BlockBuffers, bytes_of_longest, read_block
+from bigmc.store.block import BlockBuffers, bytes_of_longest, cut_ranges, read_block
 from bigmc.store.classes import write_classes
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
@@ -173,11 +173,7 @@ def _write_statistics(
     writers = {name: ArrayWriter(folder / name, path, *shape) for name, shape in shapes.items()}
     writers["nnz"].append(counts)
     width = max(1, means.memory // (4 * n_threads) // (32 * max(n_classes, 1)))
-    ranges = [
-        (start, min(start + width, hi))
-        for lo, hi in dataset.plan(block_bytes)
-        for start in range(lo, hi, width)
-    ]
+    ranges = cut_ranges(dataset.plan(block_bytes), width)
     free = [BlockBuffers() for _ in range(n_threads)]
 
     def statistics_of(features: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

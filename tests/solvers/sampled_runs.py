@@ -8,10 +8,12 @@ from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.progress import silent
+from bigmc.solvers.loop import Limits, RunContext, load
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
+from bigmc.solvers.sparse.memory_plan import SamplePlan
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.run import Task
 from bigmc.solvers.sparse.sampled.subsampled_newton import SubsampledNewton
 from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.steps.descent import Descent
@@ -61,9 +63,10 @@ def corrected(
     problem = Problem(sample, minimised, ALPHA, drawn, np.dtype(np.float64), ThreadEngine(workers))
     source = BlockSource(sample, [(0, sample.n_features)], Residency.MEMORY)
     sweeper = Sweeper(problem, Descent("line_search", intercept, 0), 10**9, 10**9)
-    engine = ThreadEngine(workers)
-    ends = run.get("ends", math.inf)
-    rounds = SubsampledNewton(dataset, weights, problem, source, sweeper, tol, engine, 1 << 20, 1000, ends)
+    task, limits = Task(dataset, weights, minimised, ALPHA), Limits(tol, run.get("max_passes", 200), 0)
+    context = RunContext(ThreadEngine(workers), run.get("checkpoint"), ends=run.get("ends", math.inf))
+    plan = SamplePlan(share, 0, 0, workers, 1 << 20, 1000)
+    rounds = SubsampledNewton(task, limits, context, problem, source, sweeper, plan)
     state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
     if not run.get("cold"):
         first = solve(
@@ -71,7 +74,6 @@ def corrected(
             memory_limit=10**9, fit_intercept=intercept,
         )  # fmt: skip
         state.coef, state.intercept = padded(first.coef, first.features), first.intercept
-    saved = run.get("checkpoint")
-    state = (saved and State.load(saved, {}, problem.width)) or state
-    certificate = rounds.run(state, run.get("max_passes", 200), saved, {}, silent)
-    return rounds, certificate
+    saved = load(context, {})
+    state = State.unpack(saved, problem.width) if saved else state
+    return rounds, rounds.run(state, {})

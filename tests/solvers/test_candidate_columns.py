@@ -11,6 +11,7 @@ from test_chunk_rounds import PLAN, Stopping, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
+from bigmc.solvers.loop import RunContext, load
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, most_wanted
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
@@ -43,7 +44,7 @@ def opened(dataset, n_chunks, most_held):
 def task_of(dataset):
     descent = Descent("line_search", False, 0)
     minimised, dtype = objective("squared_hinge", "l1/l2"), np.dtype(float)
-    return ChunkTask(dataset, None, minimised, 0.1, 1e-3, descent, dtype, ThreadEngine(1), None)
+    return ChunkTask(dataset, None, minimised, 0.1, 1e-3, descent, dtype, RunContext(ThreadEngine(1)))
 
 
 @pytest.mark.parametrize("n_chunks", [2, 5])
@@ -81,7 +82,8 @@ def test_candidates_without_use_are_dropped():
     best = solve(dataset, alpha=0.1, tol=1e-6, memory_limit=1 << 30).certificate
     with pytest.raises(KeyboardInterrupt):
         run(dataset, ROOMY, checkpoint=checkpoint, alpha=0.1)
-    first = State.load(checkpoint, {"n": dataset.n_samples}, ROOMY.width)
+    saved = load(RunContext(ThreadEngine(1), checkpoint), {"n": dataset.n_samples})
+    first = State.unpack(saved, ROOMY.width)
     last, certificate = run(dataset, ROOMY, alpha=0.1)
     assert certificate.gap <= 1e-3
     assert certificate.lower <= best.upper * (1 + 1e-9)

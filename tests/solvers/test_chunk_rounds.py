@@ -16,6 +16,7 @@ from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
 from bigmc.kernels.linear.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
+from bigmc.solvers.loop import RunContext, load
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
@@ -67,15 +68,14 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
         ridge=options.get("ridge", 0.0), sets=dataset.has_sets,
     )  # fmt: skip
     descent = Descent(options.get("step", "line_search"), options.get("fit_intercept", False), 0)
-    task = ChunkTask(
-        dataset, weights, minimised, alpha, tol, descent, np.dtype(float), ThreadEngine(threads), None
-    )
+    context = RunContext(ThreadEngine(threads), checkpoint, options.get("progress", silent))
+    task = ChunkTask(dataset, weights, minimised, alpha, tol, descent, np.dtype(float), context)
     rounds = ChunkRounds(task, plan)
     record = {"n": dataset.n_samples}
-    state = State.load(checkpoint, record, task.width) if checkpoint else None
-    state = state or State(Coefficients.zeros(task.width), np.zeros(dataset.n_classes), chunked=True)
-    max_passes = options.get("max_passes", 100)
-    certificate = rounds.run(state, max_passes, checkpoint, record, options.get("progress", silent))
+    saved = load(context, record)
+    state = State(Coefficients.zeros(task.width), np.zeros(dataset.n_classes), chunked=True)
+    state = State.unpack(saved, task.width) if saved else state
+    certificate = rounds.run(state, options.get("max_passes", 100), record)
     return rounds.state, certificate
 
 

@@ -150,7 +150,7 @@ def near_the_best(dataset, minimised, coef):
     problem = Problem(dataset, minimised, ALPHA, None, np.dtype(np.float64), ThreadEngine(1))
     source = BlockSource(dataset, [(0, dataset.n_features)], Residency.MEMORY)
     intercept = np.zeros(dataset.n_classes)
-    problem.rebuild_scores(coef, intercept, SampleLoss(problem, source).holding(coef.features))
+    problem.rebuild_scores(coef, intercept, source.columns_of(coef.features))
     improve_intercept(problem, intercept, 20)
     return intercept
 
@@ -174,9 +174,7 @@ def test_the_dual_point_of_a_pass_has_no_gradient_by_the_intercept(loss):
     point = held.balanced(coef, intercept, found, float(len(y)))
     assert np.abs(point.gradient[16]).max() < 1e-13
     sums = point.margins
-    dual = minimised.loss.dual_value(
-        1.0, sums.total_residual, sums.dual_values, len(y), lambda scale: point.entropies(None, scale)
-    )
+    dual = minimised.loss.dual_value(1.0, sums.total_residual, sums.dual_values, len(y), point.entropies)
     W = np.zeros((17, dataset.n_classes))
     W[:5] = coef.rows[:, : dataset.n_classes]
     for distance in (0.0, 0.1, 0.1, 1.0, 1.0):  # the loss is above what the dual point says, everywhere

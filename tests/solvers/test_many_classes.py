@@ -7,6 +7,7 @@ from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import LOSSES, objective
+from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse import margins
 from bigmc.solvers.sparse.chunks.plan import plan_chunks
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
@@ -149,7 +150,9 @@ def test_constant_scores_stand_for_all_samples_and_read_single_labels_once(loss,
         weights[dataset.label_sets()[:, 0] == 7] = 0.0  # a class whose samples do not count
     of_all = problem_of(loss, dataset, weights)
     descent, precise = Descent("line_search", True, 0), np.dtype(np.float64)
-    task = ChunkTask(dataset, weights, of_all.objective, 1e-3, 1e-3, descent, precise, ThreadEngine(1), None)
+    task = ChunkTask(
+        dataset, weights, of_all.objective, 1e-3, 1e-3, descent, precise, RunContext(ThreadEngine(1))
+    )
     spill = Spill(dataset, weights, 3, 0, None, exact_rows(dataset))
     try:
         before = spill.n_bytes

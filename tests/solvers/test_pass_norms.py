@@ -11,6 +11,7 @@ from test_chunk_rounds import PLAN, replace, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
+from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.conditions import Rereading
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
@@ -40,7 +41,7 @@ def made(n_classes):
 def task_of(dataset, loss, alpha, penalty="l1/l2"):
     descent, dtype = Descent("line_search", False, 0), np.dtype(float)
     return ChunkTask(
-        dataset, None, objective(loss, penalty), alpha, 1e-3, descent, dtype, ThreadEngine(1), None
+        dataset, None, objective(loss, penalty), alpha, 1e-3, descent, dtype, RunContext(ThreadEngine(1))
     )
 
 

@@ -9,7 +9,7 @@ from test_rare_features import N_CLASSES, made
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
-from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.solvers.sparse.state import Start, State
@@ -46,9 +46,7 @@ class Point:
         self.source = BlockSource(dataset, [(0, 25), (25, 40)], Residency.MEMORY)
         self.state = State.at(Start(found.features, found.coef, found.intercept), self.problem.width, alpha)
         self.descent = Descent("line_search", fit_intercept, 0)
-        positions = self.source.holding(found.features)
-        blocks = self.source.stream(positions)
-        holding = [Columns.of(n, block, positions[n]) for n, block in blocks]
+        holding = self.source.columns_of(found.features)
         self.problem.rebuild_scores(self.state.coef, self.state.intercept, holding)
         self.screening = Screening(dataset.column_nnz(), found.features)
         self.fit_intercept = fit_intercept

@@ -6,6 +6,7 @@ import scipy.sparse
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
+from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse.chunks import rare_features as rare_module
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
@@ -36,7 +37,7 @@ def task_of(dataset, weights, ridge):
     minimised = objective("squared_hinge", "l1/l2", ridge=ridge)
     descent = Descent("line_search", True, 0)
     return ChunkTask(
-        dataset, weights, minimised, ALPHA, 1e-3, descent, np.dtype(float), ThreadEngine(1), None
+        dataset, weights, minimised, ALPHA, 1e-3, descent, np.dtype(float), RunContext(ThreadEngine(1))
     )
 
 

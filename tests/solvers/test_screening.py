@@ -12,7 +12,7 @@ from bigmc.kernels.linear.arguments import Norm
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
@@ -261,7 +261,8 @@ def test_curvatures_bound_the_largest_eigenvalues_of_hessians(loss):
     values = np.empty(X.shape)  # with the scales of rows and columns
     for j in range(12):
         row = np.eye(1, problem.width)
-        problem.rebuild_scores(Coefficients(np.array([j]), row), np.zeros(m), held(source, np.array([j])))
+        feature = np.array([j])
+        problem.rebuild_scores(Coefficients(feature, row), np.zeros(m), source.columns_of(feature))
         values[:, j] = problem.scores[:, 0]
     nothing = Coefficients.zeros(problem.width)
     problem.rebuild_scores(nothing, np.zeros(m), [])
@@ -281,11 +282,6 @@ def test_curvatures_bound_the_largest_eigenvalues_of_hessians(loss):
         # the Huberised hinge is curved on one side of these margins only
         if j == 0 and loss not in ("log_loss", "huber_hinge"):
             assert largest == pytest.approx(screening.curvatures[j], rel=1e-5)
-
-
-def held(source, features):
-    positions = source.holding(features)
-    return [Columns.of(n, block, positions[n]) for n, block in source.stream(positions)]
 
 
 def blocks_of_noise(shard_rows=50):

@@ -11,7 +11,6 @@ from test_chunk_rounds import Stopping, made, run
 from test_stochastic_start import ROOMY, Given, residual_of, shrunk, shuffled, task_of
 
 from bigmc.objectives import PENALTIES
-from bigmc.progress import silent
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.candidate_gradients import gradient_changes
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
@@ -173,7 +172,7 @@ def test_steps_go_along_a_chunk_twice_before_the_next_is_read(opened):
         shards = [piece.shard for piece in spill.pieces if piece.chunk == number]
         rows = np.concatenate([dataset.base[s] + own for s, own in zip(shards, positions, strict=True)])
         order += [rows[generator.permutation(len(rows))] for _ in range(2)]
-    found, level = follow_rows(task, spill, anchor, damped(20, 7), 1 << 20, silent)
+    found, level = follow_rows(task, spill, anchor, damped(20, 7), 1 << 20)
     start = np.vstack([coef.take(np.arange(20))[:, :3], intercept])
     how = ("squared_hinge", "l1/l2", task.alpha, 1e-2)
     wanted = by_hand(dense(dataset), dataset.labels(), np.concatenate(order), start, 0.5, how)
@@ -205,7 +204,7 @@ def test_at_the_optimum_they_stay(opened):
     task, spill = task_of(dataset), opened(dataset, np.arange(60))
     coef = Coefficients(best.features, np.pad(best.coef, ((0, 0), (0, 3))))
     anchor = evaluate_by_rows(task, spill, Point(coef, np.zeros(5)), 4000)
-    found, _ = follow_rows(task, spill, anchor, damped(60, 0), 4000, silent)
+    found, _ = follow_rows(task, spill, anchor, damped(60, 0), 4000)
     again = evaluate_by_rows(task, spill, Point(found, np.zeros(5)), 4000)
     assert again.objective == pytest.approx(best.objective, rel=1e-6)
 

@@ -12,7 +12,7 @@ from test_chunk_rounds import PLAN, Stopping, made, run
 
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import PENALTIES, objective
-from bigmc.progress import silent
+from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse.chunks.stochastic_read import plan_read, read
 from bigmc.solvers.sparse.chunks.stochastic_start import ShardSamples, StochasticSteps
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -29,7 +29,7 @@ ROOMY = replace(PLAN, free_bytes=100_000)
 def task_of(dataset, loss="log_loss", penalty="l1/l2", weights=None, ridge=0.0, fit_intercept=False):
     minimised = objective(loss, penalty, ridge=ridge, sets=dataset.has_sets)
     descent, engine = Descent("line_search", fit_intercept, 0), ThreadEngine(1)
-    return ChunkTask(dataset, weights, minimised, 2e-2, 1e-3, descent, np.dtype(float), engine, None)
+    return ChunkTask(dataset, weights, minimised, 2e-2, 1e-3, descent, np.dtype(float), RunContext(engine))
 
 
 def shrunk(z, curve, threshold, penalty):
@@ -138,7 +138,7 @@ def first_weights(dataset, plan=ROOMY, **options):
     spill = Spill(dataset, task.sample_weight, 3, 0, None, exact_rows(dataset))
     spill.n_bytes = 0
     try:
-        return read(task, spill, reading, np.zeros(dataset.n_classes), silent), spill.n_bytes
+        return read(task, spill, reading, np.zeros(dataset.n_classes)), spill.n_bytes
     finally:
         spill.close()
 

@@ -12,7 +12,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.engine.base import sum_in_groups
 from bigmc.solvers import boosting
 from bigmc.solvers.boosting.binning import BinnedSource
-from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
+from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, worker_ranges
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.loop import RunContext
 from bigmc.solvers.minimax import MinimaxParameters, solve_minimax
@@ -110,7 +110,7 @@ def test_edges_of_a_column_that_no_worker_has_read_yet(dataset, tmp_path):
     here = BinnedSource(dataset, ranges, Residency.DISK, 16, counted, ThreadEngine(1))
     for _ in here.stream():
         pass
-    parts = cut_ranges(dataset, ranges, 2)
+    parts = worker_ranges(dataset, ranges, 2)
     with columns_of(dataset, parts, Residency.DISK, 16, counted, CutKind.STUMP, tmp_path) as columns:
         for feature in range(9):
             edges = WorkerScan(columns, Apart(2)).edges_of(feature)

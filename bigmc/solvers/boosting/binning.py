@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.kernels.boosting.arguments import CutColumns, Edges, Entries, Values
 from bigmc.kernels.boosting.bins import encode, find_edges, pack_edges, zero_codes
 from bigmc.store.block import Block, Residency, read_block, stream_blocks
@@ -153,8 +153,7 @@ class BinnedSource:
         def work(part: tuple[int, int]) -> None:
             encode(*part, block.indptr, block.data, bins.starts, bins.edges, codes)
 
-        for _ in self._engine.map(work, parts):
-            pass
+        for_each(self._engine, work, parts)
         numbers = None if self._chosen is None else self._chosen[block.lo : block.hi]
         return CodedBlock(block.lo, block.hi, block.indptr, block.indices, codes, block.base, bins, numbers)
 
@@ -175,8 +174,7 @@ class BinnedSource:
         def work(part: tuple[int, int]) -> None:
             find_edges(*part, values, self._counted, self._limit, unpacked)
 
-        for _ in self._engine.map(work, parts):
-            pass
+        for_each(self._engine, work, parts)
         n_edges, missing = unpacked.n_edges, unpacked.missing
         starts = np.concatenate([[0], np.cumsum(n_edges)])
         edges = np.empty(int(starts[-1]))

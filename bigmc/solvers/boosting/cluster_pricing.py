@@ -89,7 +89,7 @@ class Columns:
         return int(np.searchsorted([hi for _, hi in self.ranges], feature, side="right"))
 
 
-def cut_ranges(
+def worker_ranges(
     dataset: AnyColumns, ranges: Sequence[tuple[int, int]], n_workers: int
 ) -> list[tuple[int, int]]:
     """Return the ranges of features cut into parts of about equal work, several for each worker."""

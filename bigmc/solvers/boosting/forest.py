@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.boosting.arguments import Level, Table
+from bigmc.kernels.boosting.descent import WORD
 from bigmc.kernels.boosting.trees import open_level, route, split_nodes, tree_bits
 from bigmc.solvers.boosting.learners import NOWHERE, Learners
 
-#: Samples of a word of bits.
-WORD = 64
 #: Minimum gain of a cut, relative to the sum of ``|u|``.
 _LEAST_GAIN = 1e-12
 

@@ -15,7 +15,7 @@ from bigmc.kernels.boosting.cuts import LANES
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.boosting.restricted_master import tile_rows
 from bigmc.solvers.boosting.tables import TABLE_BYTES
-from bigmc.store.block import Residency
+from bigmc.store.block import Residency, cut_ranges
 from bigmc.store.chosen_columns import AnyColumns
 
 #: Below this relative gap float32 dual weights are too coarse; small ones are float64 anyway.
@@ -161,7 +161,7 @@ def plan_memory(
         dtype=dtype,
         keep_blocks=layout.keep_blocks,
         # Tables of a block's columns: the fewer blocks, the fewer tables.
-        ranges=_cut(
+        ranges=cut_ranges(
             dataset.plan(layout.block_bytes),
             dataset.n_features if layout.keep_blocks and depth > 1 else _BLOCK_COLUMNS,
         ),
@@ -287,8 +287,3 @@ def _fits(needs: _Needs, limit: int, block_bytes: int | None, n_bytes: int) -> b
         return _layout(needs, limit, block_bytes).memory.free >= n_bytes
     except MemoryLimitError:
         return False
-
-
-def _cut(ranges: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """Return ranges of at most so many columns."""
-    return [(start, min(start + most, hi)) for lo, hi in ranges for start in range(lo, hi, most)]

@@ -24,6 +24,7 @@ from bigmc.kernels.boosting.descent import (
 )
 from bigmc.kernels.boosting.predictions import leaf_bits, range_bits, range_rows, spread_codes
 from bigmc.solvers.boosting.binning import CodedBlock
+from bigmc.solvers.boosting.forest import n_words
 
 Range = tuple[int, int]
 
@@ -52,7 +53,7 @@ class Responses(ABC):
     def __init__(self, labels: NDArray[np.int32], n_classes: int, max_bytes: int = _MAX_BYTES) -> None:
         self.labels = labels
         self.n_samples = len(labels)
-        self.n_words = -(-self.n_samples // WORD)
+        self.n_words = n_words(self.n_samples)
         self.n_padded = self.n_words * WORD
         self._slots: dict[bytes, int] = {}
         self._keys: dict[int, bytes] = {}
@@ -210,7 +211,7 @@ def bits_of_ranges(
     spread_codes(column, block.entries, block.bins.zero[column], codes)
     answers = []
     for low, high in ranges:
-        words = np.empty(-(-len(codes) // WORD), np.uint64)
+        words = np.empty(n_words(len(codes)), np.uint64)
         range_bits(codes, low, high, words)
         answers.append(words)
     return answers

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.solvers import loop
 from bigmc.solvers.boosting.binning import BinnedSource, Bins
-from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, cut_ranges
+from bigmc.solvers.boosting.cluster_pricing import WorkerScan, columns_of, worker_ranges
 from bigmc.solvers.boosting.cluster_tree_growth import WorkerGrower
 from bigmc.solvers.boosting.memory_plan import BoostingPlan, plan_memory
 from bigmc.solvers.boosting.options import BoostingOptions, CutKind
@@ -214,7 +214,7 @@ class _Run:
                 yield self._cut_oracle(LocalScan(source, n, self._cut_kind, self.local))
             return
         workers = engine.at_most(1 if trees else plan.parts_at_once)
-        ranges = plan.ranges if trees else cut_ranges(dataset, plan.ranges, workers.n_workers)
+        ranges = plan.ranges if trees else worker_ranges(dataset, plan.ranges, workers.n_workers)
         scratch = self._context.scratch
         with columns_of(dataset, ranges, blocks, max_bins, self._counted, self._cut_kind, scratch) as columns:
             if trees:

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.kernels.boosting.arguments import Table
+from bigmc.kernels.boosting.descent import WORD
 from bigmc.kernels.boosting.trees import count_codes, list_codes, tabulate, transpose_codes
 from bigmc.solvers.boosting.binning import BinnedSource, CodedBlock
-from bigmc.solvers.boosting.forest import WORD, n_words
+from bigmc.solvers.boosting.forest import n_words
 
 #: Bytes of a table, and cells of its columns side by side: a row of histograms should stay in the cache.
 TABLE_BYTES = 8 << 20
@@ -168,15 +169,12 @@ class CodeTables:
             n_cells=int(n_bins.sum()),
         )
         if group.listed:
-            for _ in self._engine.map(_count, shards, table):
-                pass
+            for_each(self._engine, _count, shards, table)
             np.cumsum(starts[:-1], dtype=np.uint32, out=starts[:-1])
             starts[-1] = starts[-2]
-            for _ in self._engine.map(_list, shards, table):
-                pass
+            for_each(self._engine, _list, shards, table)
         else:
-            for _ in self._engine.map(_tabulate, shards, table):
-                pass
+            for_each(self._engine, _tabulate, shards, table)
             transpose_codes(codes, by_column)
         return table
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.kernels.boosting.arguments import Table
 from bigmc.kernels.boosting.trees import add_samples, find_peaks, open_level, route
 from bigmc.solvers.boosting.binning import BinnedSource, equal_parts
@@ -155,7 +156,7 @@ class TreeGrower(OnColumns):
         add_samples(table, self._weights[classes[k]], hist[k])
 
     def _grow(self, forest: Forest) -> Grown:
-        run = self._engine.map
+        run = partial(for_each, self._engine)
         n_trees, n_parts = len(forest.classes), _PARTS if self._engine.n_workers > 1 else 1
         parts = equal_parts(np.ones(n_trees, np.int64), n_parts)
         # The first pass moves the samples down from the roots, and sums up those of each class.
@@ -163,21 +164,17 @@ class TreeGrower(OnColumns):
         summed = len(self._root_sums) > 0 or not forest.hist.size
         whole = np.zeros((len(different), forest.hist.shape[2]), np.int64)
         for table in self._tables:
-            for _ in run(forest.route, parts, table):
-                pass
+            run(forest.route, parts, table)
             if not summed:
-                for _ in run(self._add_root, range(len(different)), table, different, whole):
-                    pass
+                run(self._add_root, range(len(different)), table, different, whole)
         if forest.hist.size:
             for k, c in enumerate(forest.classes if summed else places):
                 forest.hist[k, 0] = (self._root_sums if summed else whole)[c]
         for _ in range(1, self._depth):
             forest.next_level()
-            for _ in run(forest.enter, parts):
-                pass
+            run(forest.enter, parts)
             for table in self._tables:
-                for _ in run(forest.offer, parts, table):
-                    pass
+                run(forest.offer, parts, table)
         return forest.grown()
 
 

@@ -151,9 +151,9 @@ class Iterations:
         state = self.state
         if state.n_iter > 0:
             self._choice.choose(state, self._rows, self._n_steps())
-        state.exact = state.linear and not self._linear_iteration(self._end)
+        state.exact = state.linear and not self._linear_iteration()
         if not state.linear:
-            self._first_order_iteration(self._end)
+            self._first_order_iteration()
         state.n_iter += 1
 
     def _first_scan(self) -> None:
@@ -187,7 +187,7 @@ class Iterations:
         violated: NDArray[np.int64] = order[excess[order] >= self._parameters.eps2]
         return violated
 
-    def _first_order_iteration(self, end: float) -> None:
+    def _first_order_iteration(self) -> None:
         """Make first-order steps on the working sets, then price all constraints and components."""
         state, rows = self.state, self._rows
         everything = len(state.features) == len(self._expected.tau)
@@ -195,7 +195,7 @@ class Iterations:
         solver = SaddleSolver(
             self._saddle.of_features(state.features), matrix.astype(self._dtype, copy=False)
         )
-        last, average = solver.run(state.iterate, self._n_steps(), end)
+        last, average = solver.run(state.iterate, self._n_steps(), self._end)
         del solver, matrix  # their memory is for new rows
         for candidate in sorted((last, average), key=lambda c: c.lower):
             moments = self._bound_below(candidate.dual, candidate.lower)
@@ -221,13 +221,13 @@ class Iterations:
         whole[self.state.features] = self._saddle.scale[self.state.features] * coef
         return whole
 
-    def _linear_iteration(self, end: float) -> bool:
+    def _linear_iteration(self) -> bool:
         """Solve the linear program, then price constraints and components; False if there are no more."""
         state, rows, sets = self.state, self._rows, self.state.sets
         if not len(sets):
             self._seed()
         tol = min(1e-7, 1e-2 * self._parameters.tol)
-        solution = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), end - time.monotonic())
+        solution = sets.solve(rows, self._expected, self.lam, max(tol, 1e-10), self._end - time.monotonic())
         if solution is None:  # the time is over
             return True
         state.spent += program_seconds(len(sets), len(sets.components), sets.share())

@@ -19,15 +19,13 @@ _LEVEL = 1e-7
 class Restricted(NamedTuple):
     """Optimum over the working sets.
 
-    `coef`, of shape (n_psi, n_classes), is μ, zero outside the working set; `objective` is R; `dual`, of
-    shape (n_rows, n_classes), is the distribution of α over rows and classes.
+    `coef`, of shape (n_psi, n_classes), is μ, zero outside the working set; `dual`, of shape (n_rows,
+    n_classes), is the distribution of α over rows and classes.
     """
 
     coef: NDArray[np.float64]
     nu: float
-    objective: float
     dual: NDArray[np.float64]
-    n_iter: int
 
 
 class WorkingSets:
@@ -115,8 +113,7 @@ class WorkingSets:
         alpha = np.maximum(solution.alpha, 0.0)
         dual = np.zeros((len(rows), self._n_classes))
         np.add.at(dual, slots, (alpha / alpha.sum())[:, np.newaxis] * weight)
-        nu, objective = solution.nu, solution.objective
-        return Restricted(coef.reshape(expectations.tau.shape), nu, objective, dual, solution.n_iter)
+        return Restricted(coef.reshape(expectations.tau.shape), solution.nu, dual)
 
     def _members(self) -> NDArray[np.uint8]:
         return np.unpackbits(self.masks, axis=1, bitorder="little")[:, : self._n_classes]

@@ -34,6 +34,25 @@ class Gradients(Protocol):
         ...
 
 
+class Minimised(Protocol):
+    """What is minimised: `bigmc.solvers.sparse.run.Task`, or `bigmc.solvers.sparse.problem.Problem`."""
+
+    @property
+    def objective(self) -> Objective:
+        """Loss, penalty and ridge."""
+        ...
+
+    @property
+    def alpha(self) -> float:
+        """Weight of the penalty."""
+        ...
+
+    @property
+    def weight_sum(self) -> float:
+        """Sum of the sample weights."""
+        ...
+
+
 class DualPoint(NamedTuple):
     """A dual point on the ray of those of the present scores: its scale, and its value."""
 
@@ -56,7 +75,7 @@ class Entropies:
     scales: tuple[float, ...]
     values: NDArray[np.float64]
 
-    def __call__(self, factor: NDArray[np.float64], scale: float) -> float:
+    def __call__(self, scale: float) -> float:
         """Return at most the entropy at another scale: it is concave and 0 at 0, so the chord is below."""
         return float(np.interp(scale, (0.0, *self.scales), (0.0, *self.values)))
 
@@ -74,14 +93,12 @@ def next_scale(bound: DualPoint) -> float:
 
 
 def lower_bound(
-    objective: Objective,
-    alpha: float,
-    weight_sum: float,
+    minimised: Minimised,
     precision: np.dtype[Any],
     margins: Margins,
-    factor: NDArray[np.float64],
     gradients: Gradients,
-    entropy: Callable[[NDArray[np.float64], float], float] | None = None,
+    entropy: Callable[[float], float],
+    factor: NDArray[np.float64] | None = None,
 ) -> DualPoint:
     """Return the better of the dual points that the present scores give.
 
@@ -91,34 +108,31 @@ def lower_bound(
 
     Parameters
     ----------
-    objective : Objective
-    alpha, weight_sum : float
+    minimised : Minimised
     precision : numpy.dtype
         Of the scores.
     margins : Margins
         At the present scores; those of pairs where there are factors.
-    factor : float64 array of shape (n_classes, n_classes), or of no rows
-        Factors of the dual variables, with which `gradients` was computed.
     gradients : Gradients
-    entropy : callable, optional
-        For the log loss: `Entropies`, or `bigmc.solvers.sparse.problem.Problem.entropy`.
+    entropy : callable
+        Returns the entropy of the dual point at a scale, for the log loss: `Entropies`, or
+        `bigmc.solvers.sparse.problem.Problem.entropy` with the factors.
+    factor : float64 array of shape (n_classes, n_classes), or of no rows, optional
+        Factors of the dual variables, with which `gradients` was computed.
     """
-    loss, ridge = objective.loss, objective.ridge
-    if len(factor):
+    loss, ridge = minimised.objective.loss, minimised.objective.ridge
+    if factor is not None and len(factor):
         assert isinstance(margins, PairMargins)
         residual_sum, total = margins.balanced(factor)
     else:
         residual_sum, total = margins.total_residual, margins.dual_values
 
     def value(scale: float) -> float:
-        def scaled_entropy(scale: float) -> float:
-            assert entropy is not None
-            return entropy(factor, scale)
-
-        return loss.dual_value(scale, residual_sum, total, weight_sum, scaled_entropy)
+        return loss.dual_value(scale, residual_sum, total, minimised.weight_sum, entropy)
 
     allowance = 1.0 - _ROUNDING * float(np.finfo(precision).eps)
-    feasible = alpha / gradients.largest_norm * allowance if gradients.largest_norm > 0 else np.inf
+    norm = gradients.largest_norm
+    feasible = minimised.alpha / norm * allowance if norm > 0 else np.inf
     scale = min(feasible, loss.largest_scale(residual_sum, total))
     best = DualPoint(scale, value(scale))
     if ridge > 0:

@@ -79,7 +79,7 @@ class Columns:
         self, chosen: NDArray[np.int64], seed: tuple[int, int], scale: NDArray[np.float64]
     ) -> arguments.Columns:
         """Return some of the columns in a random order, which the seed and the block's number decide."""
-        generator = np.random.default_rng(np.random.SeedSequence([*seed, self.number]))
+        generator = np.random.default_rng([*seed, self.number])
         return self.in_order(generator.permutation(chosen), scale)
 
     @property
@@ -155,18 +155,12 @@ class BlockSource:
             self.bytes_read += block.nbytes
             yield number, block
 
-    def holding(self, features: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-        """Return which blocks hold the increasing `features`, and where in each."""
-        places = {}
+    def columns_of(self, features: NDArray[np.int64]) -> Iterator[Columns]:
+        """Yield the columns of increasing `features`, block by block, as `stream` does."""
+        positions = {}
         for number, (lo, hi) in enumerate(self.ranges):
             start, stop = np.searchsorted(features, [lo, hi])
             if stop > start:
-                places[number] = features[start:stop] - lo
-        return places
-
-
-def cut_ranges(ranges: Iterable[tuple[int, int]], most_columns: int) -> list[tuple[int, int]]:
-    """Cut ranges of features so that none has more than `most_columns`."""
-    return [
-        (start, min(start + most_columns, hi)) for lo, hi in ranges for start in range(lo, hi, most_columns)
-    ]
+                positions[number] = features[start:stop] - lo
+        for number, block in self.stream(positions):
+            yield Columns.of(number, block, positions[number])

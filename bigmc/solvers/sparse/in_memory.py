@@ -10,13 +10,13 @@ from bigmc.budget import MemoryLimitError
 from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.loop import Packed, RunContext
-from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
+from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory, plan_start
 from bigmc.solvers.sparse.ridge.dual_descent import DualDescent
 from bigmc.solvers.sparse.run import SparseRun, Task, Trained
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.solvers.sparse.working_set.rounds import Rounds
-from bigmc.store.block import Residency, dtype_in_memory
+from bigmc.store.block import Residency, cut_ranges, dtype_in_memory
 
 #: With so many entries in memory training starts on a sample too: the way to the final features costs less.
 MANY_ENTRIES = 5_000_000

@@ -88,6 +88,11 @@ class Margins(ABC):
     def intercept_curvatures(self) -> NDArray[np.float64]:
         """Diagonal of half the Hessian of the sum of losses by an intercept, of shape (n_classes,)."""
 
+    def intercept_derivatives(self, weight_sum: float) -> tuple[NDArray[np.float64], float]:
+        """Return the gradient of the mean loss by an intercept, and its curvature, mean over the classes."""
+        factor, curvatures = 2.0 / weight_sum, self.intercept_curvatures
+        return factor * self.intercept_gradient, factor * (float(curvatures.sum()) / len(curvatures))
+
 
 class PairMargins(Margins):
     """Sums by own class (row) and other class (column), of shape (3, n_classes, n_classes).

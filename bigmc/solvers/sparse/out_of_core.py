@@ -21,7 +21,7 @@ from bigmc.solvers.sparse.chunks.plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, cut_ranges
+from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.in_memory import first_weights, on_sample, start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_memory, plan_sample
 from bigmc.solvers.sparse.ridge.block_plan import plan_blocks
@@ -185,11 +185,11 @@ def _corrects(run: SparseRun, chunks: ChunkPlan, sample: Task, state: State) -> 
     features = state.coef.features
     n_chunks = chunks.n_chunks(int(run.task.dataset.column_nnz(features).sum()), len(features))
     enough = sample.dataset.n_samples >= _ROWS_PER_FEATURE * len(features)
-    return run.correctable and enough and n_chunks > 1
+    return run.descent.line_search and enough and n_chunks > 1
 
 
 def _chunk_task(run: SparseRun) -> ChunkTask:
-    task, context = run.task, run.context
+    task = run.task
     return ChunkTask(
         dataset=task.dataset,
         sample_weight=task.sample_weight,
@@ -198,47 +198,29 @@ def _chunk_task(run: SparseRun) -> ChunkTask:
         tol=run.limits.tol,
         descent=run.descent,
         dtype=run.score_dtype,
-        engine=context.local_engine,
-        scratch=context.scratch,
-        ends=context.ends,
+        context=replace(run.context, engine=run.context.local_engine),
     )
 
 
 def _by_chunks(run: SparseRun, plan: ChunkPlan, state: State | None) -> Trained:
     """Train on chunks of the samples in turn, by threads of this process."""
-    task, context = run.task, run.context
-    rounds = ChunkRounds(_chunk_task(run), plan)
+    task, rounds = run.task, ChunkRounds(_chunk_task(run), plan)
     if state is None:
         state = State(Coefficients.zeros(task.width), np.zeros(task.dataset.n_classes))
     if not state.chunked:
         state.chunked, state.damping = True, 0.0
         state.bytes_read = state.nnz_read * task.dataset.entry_bytes
-    certificate = rounds.run(
-        state, run.limits.max_passes, context.checkpoint, run.fingerprint, context.progress
-    )
+    certificate = rounds.run(state, run.limits.max_passes, run.fingerprint)
     return Trained(rounds.state, certificate, task.dataset.column_scale())
 
 
 def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Trained:
     """Train on a sample, corrected by passes over all samples."""
-    task, limits, context = run.task, run.limits, run.context
-    problem = run.scores(sample, run.score_dtype)
-    everything = cut_ranges([(0, sample.dataset.n_features)], sample.dataset.n_features)
-    source = BlockSource(sample.dataset, everything, Residency.MEMORY)
+    task, problem = run.task, run.scores(sample, run.score_dtype)
+    source = BlockSource(sample.dataset, [(0, sample.dataset.n_features)], Residency.MEMORY)
     # a descent may look at as many entries as a pass: l1 has sweeps that gain little by themselves
     nnz = max(sample.dataset.nnz, task.dataset.nnz // VISITS_PER_PASS)
     sweeper = run.sweeper(problem, nnz, plan.newton_bytes)
-    rounds = SubsampledNewton(
-        dataset=task.dataset,
-        sample_weight=task.sample_weight,
-        problem=problem,
-        source=source,
-        sweeper=sweeper,
-        tol=limits.tol,
-        engine=context.engine.at_most(plan.n_workers),
-        block_bytes=plan.block_bytes,
-        block_columns=plan.block_columns,
-        ends=context.ends,
-    )
-    certificate = rounds.run(state, limits.max_passes, context.checkpoint, run.fingerprint, context.progress)
+    rounds = SubsampledNewton(task, run.limits, run.context, problem, source, sweeper, plan)
+    certificate = rounds.run(state, run.fingerprint)
     return Trained(rounds.state, certificate, task.dataset.column_scale())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import product
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.errors import DataError
 from bigmc.kernels.linear import log_rows
 from bigmc.kernels.linear.arguments import Rows, Samples
@@ -19,7 +19,6 @@ from bigmc.kernels.linear.losses.sums import entropy
 from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
 from bigmc.kernels.linear.simd import padded_classes
 from bigmc.objectives import Objective
-from bigmc.solvers.sparse.bounds import Entropies
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.margins import ClassMargins, Margins, PairMargins
@@ -169,10 +168,6 @@ class Problem:
     def _row_parts(self) -> list[tuple[int, int]]:
         return [(i, min(i + _PART_ROWS, self.n_samples)) for i in range(0, self.n_samples, _PART_ROWS)]
 
-    def _each_part(self, work: Callable[[tuple[int, int]], None]) -> None:
-        for _ in self.engine.map(work, self._row_parts()):
-            pass
-
     def rebuild_scores(
         self, coef: Coefficients, intercept: NDArray[np.float64], holding: Iterable[Columns]
     ) -> None:
@@ -191,13 +186,7 @@ class Problem:
         self.add_up_scores(intercept, WeightedColumns.of(coef, holding))
 
     def add_up_scores(self, intercept: NDArray[np.float64], weighted: Iterable[WeightedColumns]) -> None:
-        """Set the scores to intercept plus columns times weights, in the order given.
-
-        Parameters
-        ----------
-        intercept : float64 array of shape (n_classes,)
-        weighted : iterable of WeightedColumns
-        """
+        """Set the scores to intercept, of shape (n_classes,), plus columns times weights, in this order."""
         pad = self.objective.loss.pad_score
         n_cuts = 1  # of the rows of a shard
 
@@ -212,14 +201,13 @@ class Problem:
             span = (n_rows * k // n_cuts, n_rows * (k + 1) // n_cuts)
             add_columns(used, shard, self.row_scale[own], scale, rows, span, self.scores[own])
 
-        self._each_part(start)
+        for_each(self.engine, start, self._row_parts())
         for columns, used, rows in weighted:
             n_shards = len(columns.base) - 1
             n_cuts = -(-self.engine.n_threads // n_shards)
             shared = (columns, columns.positions[used], self.scale_of(columns.features[used]), rows)
             parts = list(product(range(n_shards), range(n_cuts)))
-            for _ in self.engine.map(add, parts, *shared):
-                pass
+            for_each(self.engine, add, parts, *shared)
 
     def fill_residuals(self, shares: NDArray[Any] | None = None) -> None:
         """Fill the residuals, if the loss keeps them: gradients are added up from these.
@@ -233,7 +221,7 @@ class Problem:
             own = None if shares is None else shares[some]
             self.objective.fill_residuals(self.scores[some], self.labels[some], self.residuals[some], own)
 
-        self._each_part(fill)
+        for_each(self.engine, fill, self._row_parts())
 
     @cached_property
     def spare_residuals(self) -> NDArray[Any]:
@@ -261,7 +249,7 @@ class Problem:
             else:
                 self.objective.fill_residuals(self.scores[some], self.labels[some], residuals[some], None)
 
-        self._each_part(fill)
+        for_each(self.engine, fill, self._row_parts())
         return self.samples._replace(scores=residuals)
 
     def total_loss(self) -> float:
@@ -351,10 +339,10 @@ class Problem:
 
         return sum(total for _, total in self.engine.map(add_up, self._row_parts()))
 
-    def entropies(self, scales: tuple[float, ...]) -> Entropies:
+    def entropies(self, scales: tuple[float, ...]) -> NDArray[np.float64]:
         """Return the entropies of the dual variables that the derivatives are, at some scales."""
         nothing = np.empty((0, self.n_classes))
-        return Entropies(scales, np.array([self.entropy(nothing, scale) for scale in scales]))
+        return np.array([self.entropy(nothing, scale) for scale in scales], np.float64)
 
     def shift(self, step: NDArray[np.float64]) -> None:
         """Add the step of the intercept to all scores."""
@@ -362,4 +350,4 @@ class Problem:
         def move(part: tuple[int, int]) -> None:
             shift_scores(step, self.scores[part[0] : part[1]])
 
-        self._each_part(move)
+        for_each(self.engine, move, self._row_parts())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from bigmc.solvers.loop import Fingerprint, Limits, RunContext
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.state import State
-from bigmc.solvers.sparse.steps.chunk_parts import count_frequent
+from bigmc.solvers.sparse.steps.chunk_parts import is_frequent
 from bigmc.solvers.sparse.steps.descent import STEPS, Descent
 from bigmc.solvers.sparse.steps.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.steps.sweeps import Sweeper
@@ -50,7 +51,7 @@ class Task:
     objective: Objective
     alpha: float
 
-    @property
+    @cached_property
     def weight_sum(self) -> float:
         """N of the objective."""
         return float(self.dataset.n_samples if self.sample_weight is None else self.sample_weight.sum())
@@ -78,7 +79,7 @@ class Task:
             column_scaled=dataset.weighting.scales_columns,
             n_certain=0 if self.alpha > 0 else int(np.count_nonzero(column_nnz)),
             largest_shard=max(shard.nnz for shard in dataset.shards),
-            n_frequent=count_frequent(column_nnz, dataset.n_samples),
+            n_frequent=int(np.count_nonzero(is_frequent(column_nnz, dataset.n_samples))),
             n_kept=self.objective.loss.n_kept(dataset.n_classes),
             n_beside=self.objective.residuals_beside(dataset.n_classes, self.width),
         )
@@ -152,11 +153,6 @@ class SparseRun:
             and self.limits.max_passes > 1
             and int(np.count_nonzero(task.dataset.column_nnz())) >= MANY_FEATURES
         )
-
-    @property
-    def correctable(self) -> bool:
-        """Whether the loss of a sample can be corrected: it takes steps with a line search."""
-        return self.descent.line_search
 
     @property
     def score_dtype(self) -> np.dtype[Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.checkpoint import Checkpoint, load_run, save_run
-from bigmc.solvers.loop import Figures, Fingerprint, Packed
+from bigmc.solvers.certificate import Certificate
+from bigmc.solvers.loop import Figures, Packed
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.screening import Screened
 
@@ -202,6 +202,28 @@ class State:
         coef = Coefficients(np.asarray(start.features[used], np.int64), rows)
         return cls(coef, np.array(start.intercept, np.float64), top=alpha, norms=start.norms)
 
+    def figures(
+        self,
+        certificate: Certificate,
+        n_passes: float,
+        violation: float,
+        largest_norm: float,
+        **more: float,
+    ) -> Figures:
+        """Return the figures of a certificate of the weights, for the history."""
+        return {
+            "n_passes": n_passes,
+            "n_iter": float(self.n_iter),
+            "objective": certificate.upper,
+            "lower": certificate.lower,
+            "gap": certificate.gap,
+            "violation": violation,
+            "largest_norm": largest_norm,
+            "n_nonzero": float(len(self.coef.features)),
+            **more,
+            "bytes_read": float(self.bytes_read),
+        }
+
     def pack(self) -> Packed:
         """Return what a checkpoint must hold."""
         meta = {
@@ -260,22 +282,6 @@ class State:
                 "anchor_intercept_gradient": self.anchor.intercept_gradient,
             }
         return Packed(meta, arrays)
-
-    def save(self, checkpoint: Checkpoint, run: Fingerprint) -> None:
-        """Save the state of the run described by `run`."""
-        save_run(checkpoint, run, *self.pack())
-
-    @classmethod
-    def load(cls, checkpoint: Checkpoint, run: Fingerprint, width: int) -> State | None:
-        """Return the saved state, or None.
-
-        Raises
-        ------
-        ModelError
-            If it belongs to a run with other data or parameters.
-        """
-        saved = load_run(checkpoint, run)
-        return None if saved is None else cls.unpack(Packed(*saved), width)
 
     @classmethod
     def unpack(cls, saved: Packed, width: int) -> State:

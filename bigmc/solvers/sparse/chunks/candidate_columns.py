@@ -340,7 +340,7 @@ class CandidateColumns:
             task.sample_weight,
             state.n_chunks,
             task.seed,
-            task.scratch,
+            task.context.scratch,
             rows_of,
             state.most_held,
             self._plan.shard_parts,

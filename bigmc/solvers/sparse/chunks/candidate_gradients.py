@@ -39,23 +39,12 @@ class Measured:
 
 def gradient_changes(
     task: ChunkTask, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples]
-) -> NDArray[np.float64] | None:
-    """Return what samples with other weights change in the gradients at a point.
+) -> NDArray[np.float64]:
+    """Return what samples with other weights, one at least, change in the gradients at a point.
 
-    Parameters
-    ----------
-    task : ChunkTask
-    spill : Spill
-    point : Evaluated
-    moved : sequence of MovedSamples
-        Other weights of some samples.
-
-    Returns
-    -------
-    float64 array of shape (n_candidates, width)
-        Layer by layer of the spill; None if there are no such samples.
+    They have the shape (n_candidates, width), layer by layer of the spill.
     """
-    total = None
+    total: NDArray[np.float64] | None = None
     for own in moved:
         chunk = own.read(spill)
         for sign, coef, intercept in ((-1.0, point.coef, point.intercept), (1.0, own.coef, own.intercept)):
@@ -64,6 +53,7 @@ def gradient_changes(
             gradient = evaluation.gradient
             gradient *= sign
             total = gradient if total is None else np.add(total, gradient, out=total)
+    assert total is not None
     return total
 
 

@@ -117,7 +117,7 @@ class Certifier:
             add_up = partial(self._add_up, spill, request, point, moved)
             sums, written = self._shard_sums(spill, add_up, norms, further)
         else:
-            sums = column_sums(task, spill, request, point, moved)
+            sums = column_sums(spill, request, point, moved)
         again = None
         if rereading is not Rereading.NONE and not rough:
             read = partial(self._read_again, spill, point, moved)
@@ -188,12 +188,10 @@ class Certifier:
     def _request(
         self, chosen: NDArray[np.int64], scales: tuple[float, ...], left_out: NDArray[np.int64]
     ) -> PassRequest:
-        task, plan = self._task, self._plan
+        plan = self._plan
         return PassRequest(
-            objective=task.objective,
+            task=self._task,
             features=chosen,
-            weight_sum=task.weight_sum,
-            width=task.width,
             scales=scales,
             block_bytes=plan.block_bytes,
             block_columns=plan.block_columns,
@@ -213,13 +211,13 @@ class Certifier:
         to: PassSums | None = None,
     ) -> PassSums:
         """Go through some shards; what they add up to is added to the sums of others."""
-        dataset, beside = self._task.dataset, self._plan.beside_workers(*spill.size)
+        beside = self._plan.beside_workers(*spill.size)
         engine = self._task.engine.at_most(self._plan.n_workers(beside, len(request.features)))
 
         def problem_of(s: int, number: int) -> ShardPart | None:
             return self._shard_part(spill, point, moved, (s, number))
 
-        return certifying_pass(dataset, request, problem_of, engine, shards, watches, to)
+        return certifying_pass(request, problem_of, engine, shards, watches, to)
 
     def _read_again(
         self, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples], request: PassRequest
@@ -256,17 +254,9 @@ class Certifier:
         return ShardPart(problem, rows, n_bytes)
 
     def _lower(self, sums: PassSums, measured: Conditions, scales: tuple[float, ...]) -> DualPoint:
-        task = self._task
-        return lower_bound(
-            task.objective,
-            task.alpha,
-            task.weight_sum,
-            task.dtype,
-            Margins.of(task.objective.loss, sums.margins),
-            np.empty((0, task.n_classes)),
-            measured,
-            Entropies(scales, sums.entropies),
-        )
+        task, entropies = self._task, Entropies(scales, sums.entropies)
+        margins = Margins.of(task.objective.loss, sums.margins)
+        return lower_bound(task, task.dtype, margins, measured, entropies)
 
 
 def with_gradients_of_written(
@@ -299,6 +289,7 @@ def with_gradients_of_written(
     gradient[same], curvature[same] = point.gradient[known], point.curvature[known]
     curvature[~same] = certified.sums.curvature[at]
     new = task.objective.loss.unpacked(certified.sums.gradient[at], task.n_classes, task.width)
-    changed = gradient_changes(task, spill, point, certified.moved)
-    gradient[~same] = new if changed is None else new - changed[~same]
+    if certified.moved:
+        new -= gradient_changes(task, spill, point, certified.moved)[~same]
+    gradient[~same] = new
     return replace(point, gradient=gradient, curvature=curvature)

@@ -22,9 +22,7 @@ from bigmc.objectives import Curvature
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, decoded_blocks, of_rows
-from bigmc.store.dataset import Dataset
 from bigmc.store.shards.memory_shard import MAX_ROWS
-from bigmc.store.shards.shard import Shard
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
 _MOST_PARTS = 16
@@ -57,7 +55,6 @@ ShardProblem = Callable[[int, int], ShardPart | None]
 
 
 def certifying_pass(
-    dataset: Dataset,
     request: PassRequest,
     problem_of: ShardProblem,
     engine: Engine,
@@ -69,7 +66,6 @@ def certifying_pass(
 
     Parameters
     ----------
-    dataset : Dataset
     request : PassRequest
     problem_of : callable
     engine : Engine
@@ -88,11 +84,11 @@ def certifying_pass(
     """
     # all in one part where no more is wanted than some gradients: there is no memory for copies of them
     parts = np.array_split(shards, 1 if request.only else min(_MOST_PARTS, len(shards)))
-    made = engine.map(_add_up, parts, dataset, request, problem_of, watches)
+    made = engine.map(_add_up, parts, request, problem_of, watches)
     if request.only:
         _, total = next(iter(made))
     else:
-        total = to or PassSums.zeros(dataset.n_classes, dataset.n_features, request)
+        total = to or PassSums.zeros(request)
         for _, sums in made:
             total.add(sums)
             del sums  # else it stays beside the sums of the next part
@@ -107,16 +103,12 @@ def certifying_pass(
 
 
 def _add_up(
-    part: NDArray[np.int64],
-    dataset: Dataset,
-    request: PassRequest,
-    problem_of: ShardProblem,
-    watches: Sequence[Watch],
+    part: NDArray[np.int64], request: PassRequest, problem_of: ShardProblem, watches: Sequence[Watch]
 ) -> PassSums:
-    sums = PassSums.zeros(dataset.n_classes, dataset.n_features, request)
+    sums = PassSums.zeros(request)
     for s in part.tolist():
         part_of = partial(problem_of, s)
-        blocks = _decoded(dataset, s, request, sums, watches)
+        blocks = _decoded(s, request, sums, watches)
         if request.shard_parts > 1:
             _add_parts(part_of, blocks, request, sums)
         else:
@@ -147,7 +139,10 @@ def _batches(blocks: Iterable[Block], request: PassRequest) -> Iterator[list[Blo
     held: list[Block] = []
     n_bytes = 0
     for block in blocks:
-        own = _of_features(block, request.features) if request.only else _copy(block)
+        if request.only:
+            own = _of_features(block, request.features)
+        else:
+            own = block._replace(indices=block.indices.copy(), data=block.data.copy())
         more = own.indptr.nbytes + own.indices.nbytes + own.data.nbytes
         if held and n_bytes + more > request.held_bytes:
             yield held
@@ -155,10 +150,6 @@ def _batches(blocks: Iterable[Block], request: PassRequest) -> Iterator[list[Blo
         held.append(own)
         n_bytes += more
     yield held
-
-
-def _copy(block: Block) -> Block:
-    return block._replace(indices=block.indices.copy(), data=block.data.copy())
 
 
 def _of_features(block: Block, features: NDArray[np.int64]) -> Block:
@@ -214,7 +205,7 @@ class _PartGradients:
 
     def __init__(self, problem: Problem, request: PassRequest, sums: PassSums) -> None:
         self._problem, self._request, self._sums = problem, request, sums
-        self._factor = 2.0 / request.weight_sum
+        self._factor = 2.0 / request.task.weight_sum
         self._row_norms: NDArray[np.float64] | None = None
         self.largest = 0.0
 
@@ -252,14 +243,14 @@ class _PartGradients:
         self, used: NDArray[np.int64], block: Block
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return half gradients, half curvatures, and scales of columns."""
-        problem, objective = self._problem, self._request.objective
+        problem, task = self._problem, self._request.task
         places = np.full(block.hi - block.lo, -1)
         places[used] = np.arange(len(used))
-        gradient, curvature = np.zeros((len(used), self._request.width)), np.zeros(len(used))
+        gradient, curvature = np.zeros((len(used), task.width)), np.zeros(len(used))
         entries = Entries(block.indptr[None], block.indices, block.data, np.array([0, problem.n_samples]))
         added = GradientSums(gradient, curvature)
         samples, n_classes = problem.residual_samples, problem.n_classes
-        objective.add_gradients(places, entries, samples, n_classes, added, Curvature.LARGEST)
+        task.objective.add_gradients(places, entries, samples, n_classes, added, Curvature.LARGEST)
         return gradient, curvature, problem.scale_of(used + block.lo)
 
     def _add_norms(
@@ -293,7 +284,7 @@ class _PartGradients:
     def _norms(self, gradient: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the dual norms of scaled gradients, with the sign of the class if one is kept."""
         norms, n_classes = np.zeros(len(gradient)), self._problem.n_classes
-        self._request.objective.add_dual_norms(gradient, scale, n_classes, norms)
+        self._request.task.objective.add_dual_norms(gradient, scale, n_classes, norms)
         return np.copysign(norms, gradient[:, n_classes - 1]) if self._sums.signed else norms
 
     def _norms_of_rows(self, dtype: np.dtype[Any]) -> NDArray[np.float64]:
@@ -301,35 +292,29 @@ class _PartGradients:
 
         They are those of columns of one 1 each, of the stored type: kernels are compiled for that anyway.
         """
-        problem, objective, n = self._problem, self._request.objective, self._problem.n_samples
+        problem, task, n = self._problem, self._request.task, self._problem.n_samples
         norms, ones = np.zeros(n), np.ones(n, problem.dtype)
         samples = problem.residual_samples._replace(row_scale=ones, gain=ones)
         for lo in range(0, n, _ROWS_AT_ONCE):
             rows = np.arange(lo, min(lo + _ROWS_AT_ONCE, n))
             starts, values = np.arange(len(rows) + 1)[None], np.ones(len(rows), dtype)
             entries = Entries(starts, rows.astype(np.uint16), values, np.array([0, n]))
-            added = GradientSums(np.zeros((len(rows), self._request.width)), np.zeros(len(rows)))
-            objective.add_gradients(rows - lo, entries, samples, problem.n_classes, added)
+            added = GradientSums(np.zeros((len(rows), task.width)), np.zeros(len(rows)))
+            task.objective.add_gradients(rows - lo, entries, samples, problem.n_classes, added)
             norms[rows] = self._norms(added.gradients, np.ones(len(rows)))
         return norms
 
 
-def _decoded(
-    dataset: Dataset, s: int, request: PassRequest, sums: PassSums, watches: Sequence[Watch]
-) -> Iterator[Block]:
+def _decoded(s: int, request: PassRequest, sums: PassSums, watches: Sequence[Watch]) -> Iterator[Block]:
     """Decode the columns of a shard, count the bytes, and let others look at them."""
-    seen_by = [watch.of_shard(s, dataset.shards[s].n_rows) for watch in watches]
-    for block in _blocks(dataset, dataset.shards[s], request):
+    dataset, features = request.task.dataset, request.features if request.only else None
+    shard, n_entries = dataset.shards[s], request.block_bytes // dataset.entry_bytes
+    n_columns = min(PIECE_FEATURES, max(1, request.block_columns))
+    seen_by = [watch.of_shard(s, shard.n_rows) for watch in watches]
+    for block in decoded_blocks(dataset, shard, n_entries, n_columns, features):
         for watch in seen_by:
             watch.add(block)
         sums.n_bytes += len(block.indices) * dataset.entry_bytes
         yield block
     for watch in seen_by:
         watch.finish()
-
-
-def _blocks(dataset: Dataset, shard: Shard, request: PassRequest) -> Iterator[Block]:
-    """Decode the columns of a shard, as many at a time as the request allows."""
-    step = min(PIECE_FEATURES, max(1, request.block_columns))
-    features = request.features if request.only else None
-    return decoded_blocks(dataset, shard, request.block_bytes // dataset.entry_bytes, step, features)

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
-from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.scratch.spill import Piece, Spill
 from bigmc.solvers.sparse.state import Evaluated
 
 
 def column_sums(
-    task: ChunkTask, spill: Spill, request: PassRequest, point: Evaluated, moved: Sequence[MovedSamples]
+    spill: Spill, request: PassRequest, point: Evaluated, moved: Sequence[MovedSamples]
 ) -> PassSums:
     """Add up the losses of all samples; one reading of the columns.
 
     Parameters
     ----------
-    task : ChunkTask
     spill : Spill
         Its features are all that occur.
     request : PassRequest
@@ -28,7 +26,7 @@ def column_sums(
     moved : sequence of MovedSamples
         Other weights of some samples.
     """
-    sums = PassSums.zeros(task.n_classes, task.dataset.n_features, request)
+    sums, task = PassSums.zeros(request), request.task
     taken = frozenset[Piece]().union(*(own.pieces for own in moved))
     parts = [(point.coef, point.intercept, frozenset(spill.pieces) - taken)]
     for coef, intercept, own in [*parts, *((m.coef, m.intercept, m.pieces) for m in moved)]:

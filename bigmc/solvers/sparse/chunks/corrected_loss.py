@@ -26,7 +26,6 @@ from bigmc.solvers.sparse.chunks.evaluation import distance
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.state import Evaluated
 from bigmc.solvers.sparse.steps.chunk_parts import (
@@ -206,9 +205,7 @@ def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping
 
 def _level_terms(problem: Problem, level: NDArray[np.float64], anchor: Evaluated, damping: float) -> Terms:
     """Return what corrects the loss by the level, see `_corrections`."""
-    intercept_gradient, intercept_curvature = intercept_derivatives(
-        problem, problem.margins(), problem.weight_sum
-    )
+    intercept_gradient, intercept_curvature = problem.margins().intercept_derivatives(problem.weight_sum)
     more = max(anchor.intercept_curvature - intercept_curvature, 0.0)
     more += damping * anchor.intercept_curvature * float(np.sqrt(_ENTRIES / problem.n_samples))
     tilt = anchor.intercept_gradient - intercept_gradient - more * level

@@ -49,24 +49,11 @@ class ChunkDual:
     moved: list[MovedSamples]
     point: Evaluated
 
-    def with_changes(self, more: list[MovedSamples], changed: NDArray[np.float64] | None) -> ChunkDual:
-        """Return the dual point with other weights of more samples, which change the gradients by so much."""
-        if changed is None:
-            return ChunkDual([*self.moved, *more], self.point)
-        gradient = np.add(changed, self.point.gradient, out=changed).astype(self.point.gradient.dtype)
-        return ChunkDual([*self.moved, *more], replace(self.point, gradient=gradient))
-
 
 def dual_point(task: ChunkTask, plan: ChunkPlan, spill: Spill, point: Evaluated) -> ChunkDual:
     """Return a dual point that is feasible by the intercept, if there is one, and nearly by the candidates.
 
-    Parameters
-    ----------
-    task : ChunkTask
-    plan : ChunkPlan
-    spill : Spill
-    point : Evaluated
-        Weights, whose columns the spill has.
+    The spill has the columns of the weights of the point.
     """
     dual = ChunkDual([], point)
     if not task.fit_intercept and spill.n_chunks == 1:
@@ -105,12 +92,17 @@ class _Chunks:
     def with_samples(self, dual: ChunkDual, moved: list[MovedSamples]) -> ChunkDual:
         """Return a dual point with other weights of more samples."""
         task, spill, point = self._task, self._spill, dual.point
-        if not self._by_rows:
-            return dual.with_changes(moved, gradient_changes(task, spill, point, moved))
-        give_back_free_pages()  # steps leave 8 MB of them: arrays too small to be pages of their own
-        weights, row_bytes = Point(point.coef, point.intercept), self._plan.row_bytes
-        changed = gradient_changes_by_rows(task, spill, weights, moved, row_bytes) if moved else None
-        return dual.with_changes(moved, changed)
+        if self._by_rows:
+            give_back_free_pages()  # steps leave 8 MB of them: arrays too small to be pages of their own
+        if not moved:
+            return dual
+        if self._by_rows:
+            weights = Point(point.coef, point.intercept)
+            changed = gradient_changes_by_rows(task, spill, weights, moved, self._plan.row_bytes)
+        else:
+            changed = gradient_changes(task, spill, point, moved)
+        gradient = np.add(changed, point.gradient, out=changed).astype(point.gradient.dtype)
+        return ChunkDual([*dual.moved, *moved], replace(point, gradient=gradient))
 
     def nearly_feasible(self, point: Evaluated) -> list[MovedSamples]:
         """Return weights for the samples of one chunk, or a few, see `feasible_dual.nearly_feasible`."""

@@ -14,7 +14,6 @@ from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.measures import measured_together, measures_of
-from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -66,9 +65,9 @@ class Evaluation:
             part = gradients_of(problem, columns)
             gradient += share * part[0]
             curvature += share * part[1]
-        more = intercept_derivatives(problem, own, task.weight_sum)
-        self._intercept_gradient += more[0]
-        self._intercept_curvature += more[1]
+        intercept_gradient, intercept_curvature = own.intercept_derivatives(task.weight_sum)
+        self._intercept_gradient += intercept_gradient
+        self._intercept_curvature += intercept_curvature
 
     @property
     def gradient(self) -> NDArray[np.float64]:

@@ -30,14 +30,5 @@ def figures_of_pass(
     assert best is not None
     if fit_intercept:
         violation = max(violation, float(np.linalg.norm(best.intercept_gradient)))
-    return {
-        "n_passes": n_passes,
-        "n_iter": float(state.n_iter),
-        "objective": best.objective,
-        "lower": state.lower,
-        "gap": Certificate.of(state.lower, best.objective).gap,
-        "violation": violation,
-        "largest_norm": measured.largest_norm,
-        "n_nonzero": float(len(state.coef.features)),
-        "bytes_read": float(state.bytes_read),
-    }
+    certificate = Certificate.of(state.lower, best.objective)
+    return state.figures(certificate, n_passes, violation, measured.largest_norm)

@@ -39,16 +39,7 @@ class Movable:
 
     @classmethod
     def of(cls, task: ChunkTask, spill: Spill, point: Evaluated, most: int | None) -> Movable:
-        """Return all candidates, or so many of those that are in one layer.
-
-        Parameters
-        ----------
-        task : ChunkTask
-        spill : Spill
-        point : Evaluated
-            Weights, and the gradients of all candidates.
-        most : int or None
-        """
+        """Return all candidates, or `most` of the one layer; the point has the gradients of all."""
         layers = spill.features_by_layer
         if most is None or sum(map(len, layers)) <= most:
             return cls(layers, point)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.objectives import Objective
+from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 
@@ -21,13 +21,9 @@ class PassRequest:
 
     Attributes
     ----------
-    objective : Objective
+    task : ChunkTask
     features : int64 array of shape (n_chosen,)
         Features whose gradients are wanted, increasing.
-    weight_sum : float
-        n of the objective.
-    width : int
-        Padded number of classes.
     scales : tuple of float
         Increasing scales of the dual point at which its entropy is wanted (log loss).
     block_bytes, block_columns : int
@@ -44,10 +40,8 @@ class PassRequest:
         Nothing is wanted of other features; gradients are added up in single precision.
     """
 
-    objective: Objective
+    task: ChunkTask
     features: NDArray[np.int64]
-    weight_sum: float
-    width: int
     scales: tuple[float, ...]
     block_bytes: int
     block_columns: int
@@ -95,22 +89,24 @@ class PassSums:
     n_rows: int = 0
 
     @classmethod
-    def zeros(cls, n_classes: int, n_features: int, request: PassRequest) -> PassSums:
+    def zeros(cls, request: PassRequest) -> PassSums:
         """Return the sums of nothing."""
-        chosen, precision = len(request.features), np.float32 if request.only else np.float64
+        task, chosen = request.task, len(request.features)
+        n_kept = task.objective.loss.n_kept(task.n_classes)
+        precision = np.float32 if request.only else np.float64
         return cls(
-            Margins.empty(n_classes),
+            Margins.empty(task.n_classes),
             np.zeros(len(request.scales)),
-            np.zeros((chosen, request.objective.loss.n_kept(n_classes)), precision),
+            np.zeros((chosen, n_kept), precision),
             np.zeros(chosen),
-            np.zeros(0 if request.only else n_features, np.float32),
+            np.zeros(0 if request.only else task.dataset.n_features, np.float32),
         )
 
     def add_losses(self, problem: Problem, scales: tuple[float, ...]) -> None:
         """Add what the losses of some samples come to at their scores."""
         self.n_rows += problem.n_samples
         self.margins += problem.margins().stacked
-        self.entropies += problem.entropies(scales).values
+        self.entropies += problem.entropies(scales)
 
     def add(self, other: PassSums) -> None:
         """Add the sums of other shards."""

@@ -7,16 +7,16 @@ chunks are read; sweeps over them move the features to their optimum, all other 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
+from bigmc.solvers.sparse.measures import measures_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
 from bigmc.solvers.sparse.state import Evaluated
@@ -54,9 +54,8 @@ def rare_features(
     int64 array
         Increasing.
     """
-    rows, out = point.coef.take(features), Measures(*np.empty((3, len(features))))
-    task.objective.measure_gradients(task.alpha, point.gradient, rows, task.n_classes, out)
-    worth = np.flatnonzero(out.violations > _WORTH * task.alpha)
+    found = measures_of(task.objective, task.alpha, task.n_classes, point.coef, point.gradient, [features])
+    worth = np.flatnonzero(found.violations > _WORTH * task.alpha)
     order = worth[np.argsort(nnz[worth], kind="stable")]
     row_bytes = 2 * task.width * task.dtype.itemsize + 4 * task.dataset.most_labels() + _ROW_BYTES
     needed = np.cumsum(nnz[order]) * (row_bytes + _ENTRY_BYTES)
@@ -138,7 +137,7 @@ class RareFeatures:
         share = problem.weight_sum / task.weight_sum
         alpha, ridge = task.alpha / share, task.objective.ridge / share
         terms = [Terms.ridge(ridge, len(self.features), task.width)]
-        sweeper = Sweeper(problem, task.descent.of_columns, 1 << 62, 0)
+        sweeper = Sweeper(problem, replace(task.descent, fit_intercept=False), 1 << 62, 0)
         target = _TARGET * alpha
         unused = np.zeros(task.n_classes)
         course = Course(alpha, target, _MOST_SWEEPS, n_iter)

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.budget import give_back_free_pages
-from bigmc.progress import Progress, ProgressCallback
+from bigmc.progress import Progress
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.checkpoint import Checkpoint
-from bigmc.solvers.loop import Fingerprint, pass_progress
+from bigmc.solvers.loop import Fingerprint, pass_progress, save
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
@@ -52,40 +51,34 @@ class ChunkRounds:
         self._columns = CandidateColumns(task, plan)
         self._certifier = Certifier(task, plan)
         self._max_passes, self._norms = math.inf, Norms.EXACT
+        self._fingerprint: Fingerprint = {}
         self.state = State(Coefficients.zeros(task.width), np.zeros(task.n_classes))
 
-    def run(
-        self,
-        state: State,
-        max_passes: float,
-        checkpoint: Checkpoint | None,
-        run: Fingerprint,
-        progress: ProgressCallback,
-    ) -> Certificate:
+    def run(self, state: State, max_passes: float, fingerprint: Fingerprint) -> Certificate:
         """Continue from `state` until the gap or the number of passes is reached."""
-        self.state, self._max_passes = state, max_passes
+        self.state, self._max_passes, self._fingerprint = state, max_passes, fingerprint
         try:
             if state.rounds:
                 self._restore()
             else:
                 self._begin(Norms.ROUGH if norms_take_a_pass(self._task.dataset) else Norms.EXACT)
                 if not state.layers:
-                    self._first_layer(checkpoint, run, progress)
+                    self._first_layer()
             while True:
                 if not state.rounds:
                     self._drop_candidates()
                     give_back_free_pages()  # rounds and passes keep arrays of other sizes
-                    certificate = self._certify(progress)
+                    certificate = self._certify()
                     give_back_free_pages()
                     over = self._passes >= max_passes or (self._task.is_late and len(state.history) > 1)
                     if certificate.gap <= self._task.tol or over:
                         return certificate
-                    self._save(checkpoint, run)
+                    self._save()
                 kind = self._columns.round_kind(state)
                 while not (pass_is_due(self._task, state, kind, max_passes) or self._task.is_late):
-                    self._round(progress)
-                    self._save(checkpoint, run)
-                self._settle(progress)
+                    self._round()
+                    self._save()
+                self._settle()
         finally:
             self._columns.close()
 
@@ -110,9 +103,8 @@ class ChunkRounds:
     def _passes(self) -> float:
         return self.state.nnz_read / max(self._task.dataset.nnz, 1)
 
-    def _save(self, checkpoint: Checkpoint | None, run: Fingerprint) -> None:
-        if checkpoint is not None:
-            self.state.save(checkpoint, run)
+    def _save(self) -> None:
+        save(self.state, self._task.context, self._fingerprint)
 
     def _count(self, n_bytes: int) -> None:
         """Count bytes as read; passes are in units of all decoded bytes."""
@@ -146,9 +138,7 @@ class ChunkRounds:
         state.coef = state.coef.among(joined(state))
         self._evaluate(state.anchor)
 
-    def _first_layer(
-        self, checkpoint: Checkpoint | None, run: Fingerprint, progress: ProgressCallback
-    ) -> None:
+    def _first_layer(self) -> None:
         """Choose the first candidates where there are no weights, by gradients of some shards.
 
         Where their columns do not fit, a read along all samples gives weights and fewer of them.
@@ -161,25 +151,24 @@ class ChunkRounds:
         self._count_spill()
         if not state.layers:
             return
-        if first_weights(self._task, self._plan, self._columns, state, progress):
+        if first_weights(self._task, self._plan, self._columns, state):
             self._count_spill()
             self._columns.close()
             give_back_free_pages()
-            self._save(checkpoint, run)
+            self._save()
             self._begin(norms)
-            self._tell(progress)
+            self._tell()
         else:
             self._write()
             self._norms = Norms.EXACT
-            self._first_steps(progress)
+            self._first_steps()
             state.rounds, state.gain = 1, math.inf
 
-    def _first_steps(self, progress: ProgressCallback) -> None:
+    def _first_steps(self) -> None:
         """Evaluate the weights after stochastic steps along the chunks, if there are several."""
         state, spill, row_bytes = self.state, self._columns.spill, self._plan.row_bytes
         if spill.n_chunks > 1:
-            weights = follow_chunks(self._task, spill, state.intercept, row_bytes, progress)
-            state.coef, state.intercept = weights
+            state.coef, state.intercept = follow_chunks(self._task, spill, state.intercept, row_bytes)
         self._evaluate(state.anchor)
 
     def _evaluate(self, before: Evaluated | None = None) -> None:
@@ -213,7 +202,7 @@ class ChunkRounds:
             state.damping = 0.0
         return another
 
-    def _certify(self, progress: ProgressCallback) -> Certificate:
+    def _certify(self) -> Certificate:
         """Make a pass, and choose the candidates of the rounds that follow."""
         task, state = self._task, self.state
         assert state.anchor is not None
@@ -221,7 +210,7 @@ class ChunkRounds:
         certified = self._pass(self._columns.known_features(state), further)
         state.norms = certified.sums.norms
         state.lower = max(state.lower, certified.lower)
-        self._record(certified.measured, progress)
+        self._record(certified.measured)
         certificate = Certificate.of(state.lower, state.anchor.objective)
         if certificate.gap > task.tol and self._passes < self._max_passes:
             before, spill = joined(state), self._columns.spill
@@ -255,10 +244,10 @@ class ChunkRounds:
         self._count_spill()
         return certified
 
-    def _record(self, measured: Conditions, progress: ProgressCallback) -> None:
+    def _record(self, measured: Conditions) -> None:
         history = self.state.history
         history.append(figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept))
-        progress(pass_progress(history[-1], self._max_passes))
+        self._task.context.progress(pass_progress(history[-1], self._max_passes))
 
     def _write(self) -> None:
         """Bring the columns up to the layers of the state, which counts as read and written."""
@@ -279,7 +268,7 @@ class ChunkRounds:
         self._columns.restore(self.state, exact_rows(self._task.dataset))
         self._columns.spill.n_bytes = 0
 
-    def _round(self, progress: ProgressCallback) -> None:
+    def _round(self) -> None:
         """Go through the chunks once."""
         state, n_chunks = self.state, self._columns.spill.n_chunks
         before, by_rows = state.bytes_read, self._columns.by_rows(state)
@@ -287,15 +276,15 @@ class ChunkRounds:
             damping.begin(state, self._columns.round_kind(state), n_chunks, self._task.dataset.n_samples)
         state.rounds += 1
         if by_rows:
-            self._follow(progress)
+            self._follow()
         elif n_chunks == 1:
-            self._descend(progress)
+            self._descend()
         else:
-            self._improve(progress)
+            self._improve()
         self._count_spill()
         state.round_bytes = state.bytes_read - before
 
-    def _descend(self, progress: ProgressCallback) -> None:
+    def _descend(self) -> None:
         """Move to the optimum of the candidates: the one chunk has all samples."""
         state, task, anchor = self.state, self._task, self.state.anchor
         assert anchor is not None
@@ -308,10 +297,10 @@ class ChunkRounds:
             evaluation = Evaluation(task, state.layers, weights.coef(task.width), weights.intercept)
             evaluation.add(chunk)
             reached = evaluation.result()
-        if not self._accept(reached, progress):
+        if not self._accept(reached):
             state.gain = 0.0
 
-    def _improve(self, progress: ProgressCallback) -> None:
+    def _improve(self) -> None:
         """Let every chunk improve the trial, and evaluate the result."""
         state, task, anchor = self.state, self._task, self.state.anchor
         spill = self._columns.spill
@@ -319,38 +308,38 @@ class ChunkRounds:
         evaluation = Evaluation(task, state.layers, state.coef, state.intercept) if state.trial else None
         start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
         weights = Weights.of(*start, state.layers)
-        generator = np.random.default_rng(np.random.SeedSequence([task.seed, state.n_iter]))
+        generator = np.random.default_rng([task.seed, state.n_iter])
         for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
-            progress(Progress("round", done, spill.n_chunks, "chunks"))
+            task.context.progress(Progress("round", done, spill.n_chunks, "chunks"))
             if evaluation:
                 evaluation.add(chunk)
             if weights.finite:
                 state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
-        good = self._accept(evaluation.result(), progress) if evaluation else True
+        good = self._accept(evaluation.result()) if evaluation else True
         state.trial = good and weights.finite
         if state.trial:
             take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
         elif good:
             damping.grow(state, self._columns.round_kind(state))
 
-    def _follow(self, progress: ProgressCallback) -> None:
+    def _follow(self) -> None:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
         state, task, spill = self.state, self._task, self._columns.spill
         if state.trial:
             reached = self._columns.evaluate_trial(Point(state.coef, state.intercept))
             damping.adapt(task, state, reached, spill.features)
-            self._accept(reached, progress)
+            self._accept(reached)
         assert state.anchor is not None
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
         damped = damping.of_steps(state, len(spill.features))
         state.n_iter += 1
-        coef, intercept = follow_rows(task, spill, state.anchor, damped, self._plan.row_bytes, progress)
+        coef, intercept = follow_rows(task, spill, state.anchor, damped, self._plan.row_bytes)
         state.trial = bool(np.isfinite(coef.rows).all() and np.isfinite(intercept).all())
         if not state.trial:
             return damping.grow(state, self._columns.round_kind(state))
         state.coef, state.intercept = coef, intercept
 
-    def _accept(self, reached: Evaluated | None, progress: ProgressCallback) -> bool:
+    def _accept(self, reached: Evaluated | None) -> bool:
         """Accept weights whose objective is no larger; else increase the damping."""
         state, anchor = self.state, self.state.anchor
         assert anchor is not None
@@ -362,13 +351,14 @@ class ChunkRounds:
         gain = 1.0 - reached.objective / anchor.objective
         damping.lower(state, self._columns.round_kind(state), gain)
         state.gain, state.anchor = gain, reached
-        self._tell(progress)
+        self._tell()
         return True
 
-    def _tell(self, progress: ProgressCallback) -> None:
-        progress(pass_progress(figures_of_round(self.state, self._passes), self._max_passes))
+    def _tell(self) -> None:
+        figures = figures_of_round(self.state, self._passes)
+        self._task.context.progress(pass_progress(figures, self._max_passes))
 
-    def _settle(self, progress: ProgressCallback) -> None:
+    def _settle(self) -> None:
         """Evaluate the last trial, solve for groups of rare features, and end with the best weights."""
         state = self.state
         assert state.anchor is not None
@@ -380,7 +370,7 @@ class ChunkRounds:
             if not (rare or moved):
                 break
             reached = self._columns.evaluate_trial(Point(coef, intercept), rare)
-            if self._accept(reached, progress):
+            if self._accept(reached):
                 state.trial = moved = False
                 if rare:
                     coef, solved = rare.solve(coef, state.n_iter), np.append(solved, rare.features)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.progress import Progress, ProgressCallback
+from bigmc.progress import Progress
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, most_wanted
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
@@ -72,9 +72,7 @@ def plan_read(task: ChunkTask, plan: ChunkPlan) -> ReadPlan | None:
     return ReadPlan(table, share, row_bytes, most_weights) if share >= _LEAST_SAMPLES else None
 
 
-def first_weights(
-    task: ChunkTask, plan: ChunkPlan, columns: CandidateColumns, state: State, progress: ProgressCallback
-) -> bool:
+def first_weights(task: ChunkTask, plan: ChunkPlan, columns: CandidateColumns, state: State) -> bool:
     """Let the weights of a state follow all samples, if that is worth a read and memory has space for it.
 
     It is not where the columns of the candidates, the layers of the state, fit into memory: then rounds over
@@ -89,7 +87,7 @@ def first_weights(
     reading = None if columns.would_be_held(state) else plan_read(task, plan)
     if reading is None:
         return False
-    started = read(task, columns.spill, reading, state.intercept, progress)
+    started = read(task, columns.spill, reading, state.intercept)
     if not len(started.coef.features):
         return False
     state.norms = np.zeros(task.dataset.n_features, np.float32)
@@ -98,9 +96,7 @@ def first_weights(
     return True
 
 
-def read(
-    task: ChunkTask, spill: Spill, plan: ReadPlan, intercept: NDArray[np.float64], progress: ProgressCallback
-) -> Started:
+def read(task: ChunkTask, spill: Spill, plan: ReadPlan, intercept: NDArray[np.float64]) -> Started:
     """Let weights follow the samples of all shards; what is read is added to the bytes of the spill.
 
     Parameters
@@ -111,13 +107,12 @@ def read(
     plan : ReadPlan
     intercept : float64 array of shape (n_classes,)
         To start from.
-    progress : callable
     """
     steps = StochasticSteps(task, plan.table, intercept, plan.row_bytes)
-    generator = np.random.default_rng(np.random.SeedSequence([task.seed, task.dataset.n_shards]))
+    generator = np.random.default_rng([task.seed, task.dataset.n_shards])
     order = generator.permutation(task.dataset.n_shards)
     for done, s in enumerate(order.tolist()):
-        progress(Progress("first weights", done, len(order), "shards"))
+        task.context.progress(Progress("first weights", done, len(order), "shards"))
         first, n_rows = task.dataset.base[s], task.dataset.shards[s].n_rows
         rows = np.flatnonzero(generator.random(n_rows) < plan.share)
         weights = (
@@ -127,13 +122,7 @@ def read(
     return steps.result(plan.most_weights)
 
 
-def follow_chunks(
-    task: ChunkTask,
-    spill: Spill,
-    intercept: NDArray[np.float64],
-    row_bytes: int,
-    progress: ProgressCallback,
-) -> Point:
+def follow_chunks(task: ChunkTask, spill: Spill, intercept: NDArray[np.float64], row_bytes: int) -> Point:
     """Return weights that have followed the samples of all chunks, from none.
 
     Parameters
@@ -145,12 +134,11 @@ def follow_chunks(
         To start from.
     row_bytes : int
         Bytes of the entries that are put into row order together.
-    progress : callable
     """
     steps = StochasticSteps(task, spill.features, intercept, row_bytes)
-    generator = np.random.default_rng(np.random.SeedSequence([task.seed, spill.n_chunks]))
+    generator = np.random.default_rng([task.seed, spill.n_chunks])
     for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
-        progress(Progress("first weights", done, spill.n_chunks, "chunks"))
+        task.context.progress(Progress("first weights", done, spill.n_chunks, "chunks"))
         steps.follow(RowSamples.of_chunk(chunk), generator)
     started = steps.result()
     return Point(started.coef, started.intercept)

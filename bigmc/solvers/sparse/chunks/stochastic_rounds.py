@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear import stochastic, variance_reduced
 from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
 from bigmc.kernels.linear.variance_reduced import Anchor, RowSums
-from bigmc.progress import Progress, ProgressCallback
+from bigmc.progress import Progress
 from bigmc.solvers.sparse.chunks.damping import Damped
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
@@ -33,7 +33,6 @@ from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.sampled.sample import intercept_derivatives
 from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -70,7 +69,7 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
     sums = _no_sums(len(features), task.width)
     weights = _dense(coef, features, sums_width(task.n_classes))
     rows = _rows_of(task, spill, spill.chunks(), row_bytes)
-    levels = _add_rows(task, rows, Dense(weights, intercept), 1.0 / task.weight_sum, sums)
+    levels = _add_rows(task, rows, weights, intercept, 1.0 / task.weight_sum, sums)
     del weights
     curve, level_curve = _curves(sums, levels.square, task.dataset.n_samples)
     return Evaluated(
@@ -112,16 +111,9 @@ def gradient_changes_by_rows(
         weights = _dense(point.coef, features, width)
         for sign, intercept in ((-1.0, point.intercept), (1.0, own.intercept)):
             rows = _rows_of(task, spill, [chunk], row_bytes)
-            _add_rows(task, rows, Dense(weights, intercept), sign / task.weight_sum, sums)
+            _add_rows(task, rows, weights, intercept, sign / task.weight_sum, sums)
             weights[np.searchsorted(features, own.features)] = own.rows[:, :width]
     return sums.gradient.astype(np.float64, copy=False)
-
-
-class Dense(NamedTuple):
-    """Weights of the candidates, zeros included, and the intercept of shape (n_classes,)."""
-
-    weights: NDArray[np.float32]
-    intercept: NDArray[np.float64]
 
 
 class _Levels(NamedTuple):
@@ -138,32 +130,30 @@ def _no_sums(n: int, width: int) -> RowSums:
 
 
 def _add_rows(
-    task: ChunkTask, groups: Iterable[SparseRows], point: Dense, factor: float, sums: RowSums
+    task: ChunkTask,
+    groups: Iterable[SparseRows],
+    weights: NDArray[np.float32],
+    intercept: NDArray[np.float64],
+    factor: float,
+    sums: RowSums,
 ) -> _Levels:
-    """Add up the gradients of samples, times a factor."""
+    """Add up the gradients of samples at weights of the candidates, zeros included, times a factor."""
     kernels = task.objective.loss_kernels
     margins, gradient, square = Margins.empty(task.n_classes), np.zeros(task.n_classes), 0.0
     for rows in groups:
         problem = _problem(task, rows)
         if problem is None:
             continue
-        problem.rebuild_scores(Coefficients.zeros(task.width), point.intercept, [])
-        variance_reduced.add_row_scores(rows, point.weights, problem.scores)
+        problem.rebuild_scores(Coefficients.zeros(task.width), intercept, [])
+        variance_reduced.add_row_scores(rows, weights, problem.scores)
         own, scores = problem.margins(), problem.scores
         margins += own.stacked
-        gradient += intercept_derivatives(problem, own, task.weight_sum)[0]
+        gradient += own.intercept_derivatives(task.weight_sum)[0]
         square += variance_reduced.add_row_gradients(kernels, rows, scores, factor, task.n_classes, sums)
     return _Levels(margins, gradient, square)
 
 
-def follow_rows(
-    task: ChunkTask,
-    spill: Spill,
-    anchor: Evaluated,
-    steps: Damped,
-    row_bytes: int,
-    progress: ProgressCallback,
-) -> Point:
+def follow_rows(task: ChunkTask, spill: Spill, anchor: Evaluated, steps: Damped, row_bytes: int) -> Point:
     """Return weights, of single precision, and intercept after steps along all samples from an anchor.
 
     Parameters
@@ -176,12 +166,11 @@ def follow_rows(
     steps : Damped
     row_bytes : int
         Bytes of the entries that are put into row order together.
-    progress : callable
     """
     followed = RowSteps(task, spill.features, anchor, steps, row_bytes)
-    generator = np.random.default_rng(np.random.SeedSequence([task.seed, steps.n_iter]))
+    generator = np.random.default_rng([task.seed, steps.n_iter])
     for done, chunk in enumerate(spill.chunks(generator.permutation(spill.n_chunks).tolist())):
-        progress(Progress("round", done, spill.n_chunks, "chunks"))
+        task.context.progress(Progress("round", done, spill.n_chunks, "chunks"))
         for _ in range(_TIMES):
             followed.follow(chunk, generator)
     return followed.result()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import DataError
+from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem, check_labels
@@ -37,25 +36,24 @@ class ChunkTask(Task):
     descent : Descent
     dtype : numpy.dtype
         Of the scores.
-    engine : Engine
-        Threads of this process.
-    scratch : Path or None
-        Folder of the scratch file.
-    ends : float
-        Time by `time.monotonic` at which to end.
+    context : RunContext
+        With threads of this process.
     """
 
     tol: float
     descent: Descent
     dtype: np.dtype[Any]
-    engine: Engine
-    scratch: Path | None
-    ends: float = math.inf
+    context: RunContext
+
+    @property
+    def engine(self) -> Engine:
+        """Threads of this process."""
+        return self.context.engine
 
     @property
     def is_late(self) -> bool:
         """Whether the time to end has come."""
-        return time.monotonic() >= self.ends
+        return time.monotonic() >= self.context.ends
 
     @property
     def fit_intercept(self) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.newton import place_entries
-from bigmc.solvers.sparse.ridge.row_order import rows_of_block, weighted_rows
+from bigmc.solvers.sparse.ridge.row_order import Turned, turned_samples, weighted_rows
 from bigmc.solvers.sparse.scratch.scratch_arrays import QUICK, SMALL, ScratchArrays, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, decoded_blocks, of_rows
 from bigmc.store.dataset import Dataset
@@ -91,8 +91,14 @@ class BlockReader:
         dataset = self._dataset
         if block.is_whole(dataset):
             self.n_bytes += sum(self._shard_bytes(s) for s in block.shards)
-            part = dataset.part(block.shards)
-            return rows_of_block(part, self._features, self.column_scale, self._engine, self._constant)
+            turned = turned_samples(dataset.part(block.shards), self._features, self._engine)
+        else:
+            turned = self._turned_part(block)
+        return weighted_rows(turned, self._features, self.column_scale, dataset.weighting, self._constant)
+
+    def _turned_part(self, block: RowBlock) -> Turned:
+        """Return some samples of a shard in row order: from the shard the first time, then from the file."""
+        dataset = self._dataset
         [s] = block.shards
         first, n_rows = block.start - int(dataset.base[s]), block.stop - block.start
         indptr = np.zeros(n_rows + 1, np.int64)
@@ -109,8 +115,7 @@ class BlockReader:
             for stored, out in zip(self._stored[block.start], (slots, values), strict=True):
                 self._arrays.read(stored, out)
                 self.n_bytes += stored.n_bytes
-        turned = (indptr, slots, values)
-        return weighted_rows(turned, self._features, self.column_scale, dataset.weighting, self._constant)
+        return indptr, slots, values
 
     def _turn(
         self, s: int, first: int, indptr: NDArray[np.int64], slots: NDArray[np.uint32], values: NDArray[Any]

@@ -291,7 +291,7 @@ class DualDescent:
 
     def _order(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return samples in the order of the next epoch."""
-        generator = np.random.default_rng(np.random.SeedSequence([self._seed, self.n_epochs]))
+        generator = np.random.default_rng([self._seed, self.n_epochs])
         return generator.permutation(samples)
 
     def _visit(self, order: NDArray[np.int64], diagonal: NDArray[np.float32], ends: float) -> Visit:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
 from bigmc.kernels.linear.simd import LANES
@@ -77,11 +77,6 @@ def class_spans(width: int, n_threads: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def in_pieces(places: NDArray[np.int64], size: int = ROWS_AT_ONCE) -> Iterator[NDArray[np.int64]]:
-    """Cut the places of samples into pieces that are worked on in turn."""
-    return (places[some] for some in slabs(len(places), size))
-
-
 class Weighed(NamedTuple):
     """Samples as `bigmc.kernels.linear.dual_descent.descend_duals` takes them, with its three curvatures."""
 
@@ -135,8 +130,7 @@ def _rows_between_looks(rows: Rows, coef: NDArray[np.float32]) -> int:
 
 def _for_classes(work: Callable[[tuple[int, int]], None], coef: NDArray[np.float32], engine: Engine) -> None:
     """Call a function for groups of classes, whose weights stay in the cache; threads share them."""
-    for _ in engine.map(work, class_spans(coef.shape[1], engine.n_threads)):
-        pass
+    for_each(engine, work, class_spans(coef.shape[1], engine.n_threads))
 
 
 def add_up(
@@ -161,7 +155,8 @@ def scores_of(
 
 def samples_in_pieces(places: NDArray[np.int64], width: int, most: int) -> Iterator[NDArray[np.int64]]:
     """Cut the places of samples into pieces of at most `most` whose scores of all classes are few."""
-    return in_pieces(places, max(1, min(most, _PIECE_SCORES // width)))
+    size = max(1, min(most, _PIECE_SCORES // width))
+    return (places[some] for some in slabs(len(places), size))
 
 
 def diagonal_of(weights: NDArray[np.float64], weight_sum: float, ridge: float) -> NDArray[np.float32]:

@@ -63,12 +63,7 @@ def is_unfinished(saved: Packed) -> bool:
 def descend_blocks(run: SparseRun, plan: BlockPlan, saved: Packed | None) -> Trained:
     """Train through blocks; where the gap is not below the tolerance in the end, other ways go on from there.
 
-    Parameters
-    ----------
-    run : SparseRun
-    plan : BlockPlan
-    saved : Packed or None
-        Where to resume, of such a descent.
+    It resumes from what such a descent `saved`, if given.
     """
     descent = RowBlockDescent(run, plan)
     try:
@@ -267,7 +262,7 @@ class RowBlockDescent:
         return state
 
     def _generator(self, *what: int) -> np.random.Generator:
-        return np.random.default_rng(np.random.SeedSequence([self._run.descent.seed, self._n_epochs, *what]))
+        return np.random.default_rng([self._run.descent.seed, self._n_epochs, *what])
 
     def _read(self, block: RowBlock) -> _Block:
         places = slice(block.start, block.stop)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.dual_descent import place_weighted, weigh_entries
 from bigmc.kernels.linear.newton import count_entries, place_entries
@@ -17,7 +17,7 @@ from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.ridge.lone_features import LoneFeatures
 from bigmc.solvers.sparse.scratch.shard_blocks import Block as DecodedColumns
 from bigmc.solvers.sparse.scratch.shard_blocks import decoded_blocks
-from bigmc.store.block import Block, read_block
+from bigmc.store.block import read_block
 from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import inverse
 from bigmc.store.weighting import Weighting
@@ -26,41 +26,29 @@ ENTRIES_AT_ONCE = 1 << 18
 """Entries to decode at once while rows are put in order; more of them were no faster."""
 _COLUMNS_AT_ONCE = 1 << 16
 
-_Turned = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]
-
-
-def rows_of_block(
-    part: Dataset,
-    features: NDArray[np.int64],
-    column_scale: NDArray[np.float32] | None,
-    engine: Engine,
-    constant: bool,
-) -> tuple[Rows, NDArray[np.float32]]:
-    """Return weighted samples in row order, and their squared norms with the constant; one read does.
-
-    Parameters
-    ----------
-    part : Dataset
-        The samples.
-    features : int64 array
-        All features that occur, increasing.
-    column_scale : float32 array of shape (n_features,) or None
-    engine : Engine
-    constant : bool
-        Whether there is a feature that is always 1.
-    """
-    turned = _turned(read_block(part, 0, part.n_features), features, engine)
-    return weighted_rows(turned, features, column_scale, part.weighting, constant)
+Turned = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]
+"""Offsets, places among the features, and stored values of samples in row order."""
 
 
 def weighted_rows(
-    turned: _Turned,
+    turned: Turned,
     features: NDArray[np.int64],
     column_scale: NDArray[np.float32] | None,
     weighting: Weighting,
     constant: bool,
 ) -> tuple[Rows, NDArray[np.float32]]:
-    """Weight samples in row order, given as offsets, places among the features, and stored values."""
+    """Return weighted samples in row order, and their squared norms with the constant.
+
+    Parameters
+    ----------
+    turned : tuple of arrays
+    features : int64 array
+        All features that occur, increasing.
+    column_scale : float32 array of shape (n_features,) or None
+    weighting : Weighting
+    constant : bool
+        Whether there is a feature that is always 1.
+    """
     indptr, slots, values = turned
     n_samples = len(indptr) - 1
     scale = scales_of(column_scale, features)
@@ -150,8 +138,9 @@ class _RowsToFill:
         return int(lo), int(hi)
 
 
-def _turned(block: Block, features: NDArray[np.int64], engine: Engine) -> _Turned:
-    """Return offsets, places among the features, and stored values of the samples in row order."""
+def turned_samples(part: Dataset, features: NDArray[np.int64], engine: Engine) -> Turned:
+    """Read samples, and put their entries of increasing features into row order."""
+    block = read_block(part, 0, part.n_features)
     base, shards = block.base, range(len(block.indptr))
     indptr = np.zeros(int(base[-1]) + 1, np.int64)
 
@@ -159,8 +148,7 @@ def _turned(block: Block, features: NDArray[np.int64], engine: Engine) -> _Turne
         counts = indptr[base[s] + 1 : base[s + 1] + 1]
         count_entries(features, block.indptr[s], block.indices, counts)
 
-    for _ in engine.map(count, shards):
-        pass
+    for_each(engine, count, shards)
     np.cumsum(indptr, out=indptr)
     free = indptr[:-1].copy()
     nnz = int(indptr[-1])
@@ -170,6 +158,5 @@ def _turned(block: Block, features: NDArray[np.int64], engine: Engine) -> _Turne
         shard = (block.indptr[s], block.indices, block.data)
         place_entries(features, 0, shard, free[base[s] : base[s + 1]], slots, values)
 
-    for _ in engine.map(place, shards):
-        pass
+    for_each(engine, place, shards)
     return indptr, slots, values

@@ -19,10 +19,10 @@ from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.bounds import Entropies
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, Columns, cut_ranges, entries_of
+from bigmc.solvers.sparse.columns import BlockSource, entries_of
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.store.block import Residency
+from bigmc.store.block import Residency, cut_ranges
 from bigmc.store.dataset import Dataset
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
@@ -196,11 +196,9 @@ def _add_shard(
     ranges = cut_ranges(shard.plan(job.block_bytes), job.block_columns)
     residency = Residency.MEMORY if len(ranges) == 1 else Residency.DISK
     source = BlockSource(shard, ranges, residency)
-    positions = source.holding(job.coef.features)
-    support = (Columns.of(number, block, positions[number]) for number, block in source.stream(positions))
-    problem.rebuild_scores(job.coef, job.intercept, support)
+    problem.rebuild_scores(job.coef, job.intercept, source.columns_of(job.coef.features))
     sums.margins += problem.margins().stacked
-    sums.entropies += problem.entropies(job.scales).values
+    sums.entropies += problem.entropies(job.scales)
     problem.fill_residuals()
     for _, block in source.stream(range(len(ranges))):
         added = GradientSums(sums.gradient, sums.curvature)

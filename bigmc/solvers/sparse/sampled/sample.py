@@ -61,11 +61,6 @@ class SampleLoss:
         self._problem = problem
         self._source = source
 
-    def holding(self, features: NDArray[np.int64]) -> list[Columns]:
-        """Return the columns of increasing features."""
-        positions = self._source.holding(features)
-        return [Columns.of(n, block, positions[n]) for n, block in self._source.stream(positions)]
-
     def terms(
         self,
         at: Evaluated,
@@ -99,9 +94,7 @@ class SampleLoss:
             tilt = gradients[places] - gradient - added[:, None] * at.coef.take(columns.features)
             terms.append(Terms(tilt, ridge + added))
             start += len(columns.features)
-        intercept_gradient, intercept_curvature = intercept_derivatives(
-            problem, problem.margins(), problem.weight_sum
-        )
+        intercept_gradient, intercept_curvature = problem.margins().intercept_derivatives(problem.weight_sum)
         more = max(at.intercept_curvature - intercept_curvature, 0.0) + damping * at.intercept_curvature
         tilt = at.intercept_gradient - intercept_gradient - more * at.intercept
         return terms, Terms(problem.padded(tilt), np.array([more]))
@@ -129,7 +122,7 @@ class SampleLoss:
             residuals are bounded.
         """
         problem = self._problem
-        held = self.holding(totals.features)
+        held = list(self._source.columns_of(totals.features))
         problem.rebuild_scores(coef, intercept, held)
         pieces = [
             columns.choose(part)
@@ -147,7 +140,7 @@ class SampleLoss:
                 start += len(columns.features)
 
         add(-1.0)
-        own, entropies = problem.margins(), totals.entropies.values - problem.entropies(scales).values
+        own, entropies = problem.margins(), totals.entropies.values - problem.entropies(scales)
         intercept_gradient = totals.margins.intercept_gradient - own.intercept_gradient
         level = Terms(problem.padded(problem.two_over_n * intercept_gradient), np.zeros(1))
         try:
@@ -156,7 +149,7 @@ class SampleLoss:
         except DataError:
             return None
         add(1.0)
-        entropies += problem.entropies(scales).values
+        entropies += problem.entropies(scales)
         margins = totals.margins.minus(own).plus(moved)
         left = margins.intercept_gradient
         noise = _ROUNDING * float(np.finfo(problem.scores.dtype).eps)
@@ -184,12 +177,3 @@ class SampleLoss:
             sums.gradients * (problem.two_over_n * scale)[:, None],
             sums.curvatures * (problem.two_over_n * scale**2),
         )
-
-
-def intercept_derivatives(
-    problem: Problem, margins: Margins, weight_sum: float
-) -> tuple[NDArray[np.float64], float]:
-    """Return gradient of the mean loss by the intercept, and its curvature, mean over the classes."""
-    factor = 2.0 / weight_sum
-    intercept_curvature = float(margins.intercept_curvatures.sum()) / problem.n_classes
-    return factor * margins.intercept_gradient, factor * intercept_curvature

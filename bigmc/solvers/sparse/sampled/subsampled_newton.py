@@ -23,9 +23,7 @@ An intercept is one more feature in all of this. No dual point may have a gradie
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -33,24 +31,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.objectives import Objective
-from bigmc.progress import ProgressCallback
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.checkpoint import Checkpoint
-from bigmc.solvers.loop import pass_progress
+from bigmc.solvers.loop import Fingerprint, Limits, RunContext, pass_progress, save
 from bigmc.solvers.sparse.bounds import entropy_scales, lower_bound, next_scale
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.measures import measures_of
+from bigmc.solvers.sparse.memory_plan import SamplePlan
 from bigmc.solvers.sparse.problem import Problem
+from bigmc.solvers.sparse.run import Task
 from bigmc.solvers.sparse.sampled.passes import FullPass, Job, full_pass
-from bigmc.solvers.sparse.sampled.sample import SampleLoss, intercept_derivatives
+from bigmc.solvers.sparse.sampled.sample import SampleLoss
 from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.sweeps import Corrections, Course, Sweeper
-from bigmc.store.dataset import Dataset
 
 #: The descent leaves features alone whose gradient is below this share of alpha and that have no weights.
 _CANDIDATE = 0.6
@@ -117,21 +113,20 @@ class SubsampledNewton:
 
     Parameters
     ----------
-    dataset : Dataset
+    task : Task
         All samples.
-    sample_weight : float64 array of shape (n_samples,) or None
+    limits : Limits
+    context : RunContext
+        Its engine makes the passes. After its time to end no further pass should end; the first is always
+        made.
     problem : Problem
         Of the sample.
     source : BlockSource
         Of the sample; keeps its blocks.
     sweeper : Sweeper
         Of the sample.
-    engine : Engine
-        For the passes.
-    block_bytes, block_columns : int
-        Most bytes and columns of a shard decoded at once.
-    ends : float, optional
-        Time by `time.monotonic` after which no further pass should end. The first is always made.
+    plan : SamplePlan
+        How passes go beside the sample.
 
     Attributes
     ----------
@@ -141,41 +136,27 @@ class SubsampledNewton:
 
     def __init__(
         self,
-        dataset: Dataset,
-        sample_weight: NDArray[np.float64] | None,
+        task: Task,
+        limits: Limits,
+        context: RunContext,
         problem: Problem,
         source: BlockSource,
         sweeper: Sweeper,
-        tol: float,
-        engine: Engine,
-        block_bytes: int,
-        block_columns: int,
-        ends: float = math.inf,
+        plan: SamplePlan,
     ) -> None:
-        self._dataset = dataset
-        self._sample_weight = sample_weight
-        self._weight_sum = float(dataset.n_samples if sample_weight is None else sample_weight.sum())
+        self._task, self._limits, self._context, self._plan = task, limits, context, plan
+        self._weight_sum = task.weight_sum
         self._problem = problem
-        self._sample = SampleLoss(problem, source)
+        self._source, self._sample = source, SampleLoss(problem, source)
         self._sweeper = sweeper
-        self._tol = tol
-        self._engine = engine
-        self._block_bytes, self._block_columns, self._ends = block_bytes, block_columns, ends
-        self._used = np.flatnonzero(dataset.column_nnz())
+        self._used = np.flatnonzero(task.dataset.column_nnz())
         self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
 
     @property
     def _objective(self) -> Objective:
         return self._problem.objective
 
-    def run(
-        self,
-        state: State,
-        max_passes: float,
-        checkpoint: Checkpoint | None,
-        run: Mapping[str, Any],
-        progress: ProgressCallback,
-    ) -> Certificate:
+    def run(self, state: State, fingerprint: Fingerprint) -> Certificate:
         """Resume from `state` until the gap, the number of passes or the time to end is reached."""
         self.state = state
         state.norms = None  # those of a start are of other weights
@@ -190,10 +171,8 @@ class SubsampledNewton:
                     "the objective is not finite", "look for huge or non-finite values in the data"
                 )
             state.lower = max(state.lower, self._bound(totals, measured))
-            intercept_gradient, intercept_curvature = intercept_derivatives(
-                self._problem, totals.margins, self._weight_sum
-            )
-            self._record(measured, intercept_gradient, upper, max_passes, progress)
+            intercept_gradient, intercept_curvature = totals.margins.intercept_derivatives(self._weight_sum)
+            self._record(measured, intercept_gradient, upper)
             dtype = self._problem.scores.dtype
             current = Evaluated(
                 state.coef,
@@ -209,8 +188,9 @@ class SubsampledNewton:
                 best = current
             certificate = Certificate.of(state.lower, best.objective)
             now = time.monotonic()
-            is_late, began = now + (now - began) > self._ends, now  # the next pass takes as long as the last
-            if certificate.gap <= self._tol or self._passes >= max_passes or is_late:
+            is_late = now + (now - began) > self._context.ends  # the next pass takes as long as the last
+            began = now
+            if certificate.gap <= self._limits.tol or self._passes >= self._limits.max_passes or is_late:
                 state.coef, state.intercept = best.coef, best.intercept
                 return certificate
             start = current if state.anchor is None else self._along(state.anchor, current)
@@ -222,27 +202,27 @@ class SubsampledNewton:
                 state.damping /= _RELAXED
             state.coef, state.intercept = self._improved(start, best.objective, measured.violation)
             state.anchor = best
-            if checkpoint is not None:
-                state.save(checkpoint, run)
+            save(state, self._context, fingerprint)
 
     @property
     def _passes(self) -> float:
-        return self.state.nnz_read / max(self._dataset.nnz, 1)
+        return self.state.nnz_read / max(self._task.dataset.nnz, 1)
 
     def _pass(self) -> FullPass:
-        state = self.state
+        state, task, plan = self.state, self._task, self._plan
         job = Job(
             self._objective,
             state.coef,
             state.intercept,
             self._used,
             self._problem.scores.dtype,
-            self._block_bytes,
-            self._block_columns,
+            plan.block_bytes,
+            plan.block_columns,
             entropy_scales(self._objective, state.scale),
         )
-        totals = full_pass(self._dataset, job, self._sample_weight, self._weight_sum, self._engine)
-        state.nnz_read += self._dataset.nnz
+        engine = self._context.engine.at_most(plan.n_workers)
+        totals = full_pass(task.dataset, job, task.sample_weight, self._weight_sum, engine)
+        state.nnz_read += task.dataset.nnz
         state.bytes_read += totals.n_bytes
         return totals
 
@@ -258,44 +238,19 @@ class SubsampledNewton:
                 return -np.inf
             margins, entropies, left = balanced.margins, balanced.entropies, balanced.left
             measured = self._measured(balanced.gradient, state.coef)
-        bound = lower_bound(
-            self._objective,
-            self._problem.alpha,
-            self._weight_sum,
-            self._problem.scores.dtype,
-            margins,
-            np.empty((0, self._problem.n_classes)),
-            measured,
-            entropies,
-        )
+        bound = lower_bound(self._task, self._problem.dtype, margins, measured, entropies)
         state.scale = next_scale(bound)
         return left + bound.value
 
-    def _record(
-        self,
-        measured: Measured,
-        intercept_gradient: NDArray[np.float64],
-        upper: float,
-        max_passes: float,
-        progress: ProgressCallback,
-    ) -> None:
+    def _record(self, measured: Measured, intercept_gradient: NDArray[np.float64], upper: float) -> None:
         state = self.state
         violation = measured.violation
         if self._sweeper.fit_intercept:
             violation = max(violation, float(np.linalg.norm(intercept_gradient)))
-        entry = {
-            "n_passes": self._passes,
-            "n_iter": float(state.n_iter),
-            "objective": upper,
-            "lower": state.lower,
-            "gap": Certificate.of(state.lower, upper).gap,
-            "violation": violation,
-            "largest_norm": measured.largest_norm,
-            "n_nonzero": float(len(state.coef.features)),
-            "bytes_read": float(state.bytes_read),
-        }
+        certificate = Certificate.of(state.lower, upper)
+        entry = state.figures(certificate, self._passes, violation, measured.largest_norm)
         state.history.append(entry)
-        progress(pass_progress(entry, max_passes))
+        self._context.progress(pass_progress(entry, self._limits.max_passes))
 
     def _along(self, before: Evaluated, after: Evaluated) -> Evaluated:
         """Return the best point on the line through two, its gradient taken for linear between them.
@@ -352,9 +307,9 @@ class SubsampledNewton:
         gradient = at.gradient.astype(np.float64)
         measured = self._measured(gradient, at.coef)
         chosen = np.flatnonzero(measured.weighted | (measured.norms > _CANDIDATE * alpha))
-        held = self._sample.holding(self._used[chosen])
+        held = list(self._source.columns_of(self._used[chosen]))
         violation = min(violation, measured.violation)
-        target = max(_FRACTION * violation, _TOLERATED * self._tol * alpha)
+        target = max(_FRACTION * violation, _TOLERATED * self._limits.tol * alpha)
         for _ in range(_TRIES):
             intercept = at.intercept.copy()
             problem.rebuild_scores(at.coef, intercept, held)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine, ThreadEngine
+from bigmc.engine import Engine, ThreadEngine, for_each
 from bigmc.kernels.csc import undo_delta
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
@@ -167,7 +167,7 @@ class Spill:
         return samples.label_sets(), samples.row_scale(None)
 
     def _first_chunk(self, s: int) -> int:
-        generator = np.random.default_rng(np.random.SeedSequence([self._seed, self._dataset.n_shards]))
+        generator = np.random.default_rng([self._seed, self._dataset.n_shards])
         return int(generator.permutation(self._dataset.n_shards)[s]) * self._n_parts % self.n_chunks
 
     def _parts(self, s: int) -> NDArray[np.int16]:
@@ -371,6 +371,5 @@ class Spill:
                 self._arrays.read(values, data[at:])
                 at += rows.size
 
-        for _ in self._engine.map(decode, range(len(pieces))):
-            pass
+        for_each(self._engine, decode, range(len(pieces)))
         return Columns(number, layer.features, np.arange(n_columns), indptr, indices, data, base, start)

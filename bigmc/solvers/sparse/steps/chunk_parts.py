@@ -15,6 +15,7 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.engine import for_each
 from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Curvature
 from bigmc.solvers.sparse.columns import Columns
@@ -65,11 +66,6 @@ class Part:
 def bytes_of_centred(n_frequent: int) -> int:
     """Return the bytes that centred columns take for a sample of a chunk, with so many frequent features."""
     return _ENTRY_BYTES * min(_MOST, n_frequent)
-
-
-def count_frequent(column_nnz: NDArray[np.int64], n_samples: int) -> int:
-    """Return the number of features that enough samples have for their columns to be nearly constant."""
-    return int(np.count_nonzero(is_frequent(column_nnz, n_samples)))
 
 
 def is_frequent(column_nnz: NDArray[np.int64], n_samples: int) -> NDArray[np.bool_]:
@@ -166,8 +162,7 @@ def gradients_of(problem: Problem, columns: Columns) -> tuple[NDArray[np.float64
             places, columns.entries, problem.residual_samples, problem.n_classes, sums, Curvature.LARGEST
         )
 
-    for _ in problem.engine.map(add, np.array_split(np.arange(n), min(_PARTS, max(n, 1)))):
-        pass
+    for_each(problem.engine, add, np.array_split(np.arange(n), min(_PARTS, max(n, 1))))
     scale = problem.two_over_n * problem.scale_of(columns.features)
     gradients, curvatures = sums.gradients, sums.curvatures
     gradients *= scale[:, None]

@@ -13,7 +13,6 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.chunk_parts import Part
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
-from bigmc.solvers.sparse.steps.model_sweeps import sweep_model
 from bigmc.solvers.sparse.steps.proximal_terms import Terms
 from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns, visit
 
@@ -66,19 +65,32 @@ class ChunkSteps(ABC):
         """Take a step of the level, of shape (n_classes,), which has `terms` beside the loss."""
 
     @abstractmethod
+    def _sweeps(self, problem: Problem) -> Visits:
+        """Return what takes a step for each column; the problem is that of a part."""
+
+    @abstractmethod
+    def _projections(self, problem: Problem) -> Visits:
+        """Return what takes the gradient of each column back to the ball of the penalty."""
+
     def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take a step for each active column, but for those that violate by no more than is negligible.
 
         Returns the violations of all columns before.
         """
+        return self._visit(self._sweeps(part.problem), part, terms, Aim(sweep, self._alpha, negligible))
 
-    @abstractmethod
     def project(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
         """Take the gradient of each active column back to the ball of the penalty.
 
         What is out of it by no more than is negligible stays. The steps are added to the part's weights,
         which make no other difference. Returns what all gradients had beyond the ball before.
         """
+        return self._visit(self._projections(part.problem), part, terms, Aim(sweep, self._alpha, negligible))
+
+    def _visit(self, visits: Visits, part: Part, terms: Terms, aim: Aim) -> NDArray[np.float64]:
+        working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
+        visit(part.problem, visits, working, part.active, aim, self._descent)
+        return working.violations
 
 
 class LossSteps(ChunkSteps):
@@ -100,19 +112,11 @@ class LossSteps(ChunkSteps):
         """Take a Newton step of the level."""
         improve_intercept(self._problem, level, 1, terms, noise=_NOISE)
 
-    def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
-        """Take a step for each active column."""
-        return self._visit(part, terms, Aim(sweep, self._alpha, negligible), part.problem.objective.sweep)
+    def _sweeps(self, problem: Problem) -> Visits:
+        return Visits.on_loss(problem, problem.objective.sweep)
 
-    def project(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
-        """Take the gradient of each active column back to the ball of the penalty."""
-        return self._visit(part, terms, Aim(sweep, self._alpha, negligible), part.problem.objective.project)
-
-    def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
-        working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
-        visits = Visits.on_loss(part.problem, kernel)
-        visit(part.problem, visits, working, part.active, aim, self._descent)
-        return working.violations
+    def _projections(self, problem: Problem) -> Visits:
+        return Visits.on_loss(problem, problem.objective.project)
 
 
 class ModelSteps(ChunkSteps):
@@ -148,16 +152,8 @@ class ModelSteps(ChunkSteps):
         level += step[:k]
         log_rows.shift(problem.residual_samples, self._problem.spare_residuals, step)
 
-    def move_columns(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
-        """Take a step for each active column."""
-        return self._visit(part, terms, Aim(sweep, self._alpha, negligible), log_columns.sweep)
+    def _sweeps(self, problem: Problem) -> Visits:
+        return Visits.on_model(problem, log_columns.sweep, self._problem.spare_residuals)
 
-    def project(self, part: Part, terms: Terms, sweep: int, negligible: float) -> NDArray[np.float64]:
-        """Take the gradient of each active column back to the ball of the penalty."""
-        return self._visit(part, terms, Aim(sweep, self._alpha, negligible), log_columns.project)
-
-    def _visit(self, part: Part, terms: Terms, aim: Aim, kernel: Callable[..., None]) -> NDArray[np.float64]:
-        working = WorkingColumns(part.columns, part.rows, np.zeros(len(part.rows)), terms)
-        residuals = self._problem.spare_residuals
-        sweep_model(part.problem, kernel, residuals, working, part.active, aim, self._descent)
-        return working.violations
+    def _projections(self, problem: Problem) -> Visits:
+        return Visits.on_model(problem, log_columns.project, self._problem.spare_residuals)

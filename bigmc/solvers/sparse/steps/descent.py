@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 STEPS = ("line_search", "constant")
 
@@ -28,8 +28,3 @@ class Descent:
     def line_search(self) -> bool:
         """Steps go to the minimum of a local model and are checked by a line search."""
         return self.step == STEPS[0]
-
-    @property
-    def of_columns(self) -> Descent:
-        """The same without steps of an intercept."""
-        return replace(self, fit_intercept=False)

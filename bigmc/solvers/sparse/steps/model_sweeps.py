@@ -9,21 +9,16 @@ gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.linear import log_columns
-from bigmc.kernels.linear.arguments import Columns
-from bigmc.kernels.linear.log_sums import ResidualWork
-from bigmc.kernels.linear.team import Crew
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
-from bigmc.solvers.sparse.steps.sweeps import Sweeper, shuffled
-from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns, visit
+from bigmc.solvers.sparse.steps.sweeps import Sweeper
+from bigmc.solvers.sparse.steps.visits import Aim, Visits, WorkingColumns
 from bigmc.solvers.sparse.weighted_columns import WeightedColumns
 
 #: A sweep on the model looks at all samples, and at the entries of all weights, which is worth it with more
@@ -32,46 +27,6 @@ _SHARE = 0.125
 #: The objective is larger only if by more than rounding, in units of the scores' precision; and weights are
 #: taken back half the way so many times at most.
 _ROUNDING, _HALVINGS = 4.0, 30
-
-
-#: Goes through columns on the model.
-ModelKernel = Callable[..., None]
-
-
-def sweep_model(
-    problem: Problem,
-    kernel: ModelKernel,
-    shares: NDArray[Any],
-    working: WorkingColumns,
-    chosen: NDArray[np.int64],
-    aim: Aim,
-    descent: Descent,
-) -> float:
-    """Take a step on the model for each of the chosen columns.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its residuals are filled, and move along.
-    kernel : callable
-        `bigmc.kernels.linear.log_columns.sweep` or ``project``.
-    shares : array of the shape of the residuals
-        Probabilities that the model was made with.
-    working, chosen, aim, descent
-        As for `bigmc.solvers.sparse.steps.visits.visit`.
-
-    Returns
-    -------
-    float
-        Largest violation of the chosen columns before their steps.
-    """
-    penalty = problem.objective.penalty.kernel
-
-    def work(columns: Columns, crew: Crew) -> ResidualWork:
-        return ResidualWork(columns, problem.residual_samples, shares, crew)
-
-    visits = Visits(work, partial(kernel, penalty))
-    return visit(problem, visits, working, chosen, aim, descent)
 
 
 class ModelSweeper(Sweeper):
@@ -104,14 +59,8 @@ class ModelSweeper(Sweeper):
         before, start = self._value(working, aim.alpha), [w.rows.copy() for w in working]
         shares = self._problem.spare_residuals
         self._problem.fill_residuals(shares)
-        largest = 0.0
-        for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
-            violation = sweep_model(
-                self._problem, log_columns.sweep, shares, working[b], chosen[b], aim, self.descent
-            )
-            largest = max(largest, violation)
-            if self._time_is_over:
-                break
+        visits = Visits.on_model(self._problem, log_columns.sweep, shares)
+        largest = self._visit_blocks(visits, working, chosen, aim)
         self._set_scores(working, intercept)
         allowed = before * (1.0 + _ROUNDING * float(np.finfo(self._problem.dtype).eps))
         for _ in range(_HALVINGS):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from bigmc.engine import for_each
 from bigmc.kernels.linear.arguments import Rows
 from bigmc.kernels.linear.newton import (
     add_penalty_curvature,
@@ -116,7 +117,7 @@ class Support:
             for columns, used in picked:
                 count_entries(used, columns.indptr[s], columns.indices, counts)
 
-        self._each(count, range(len(base) - 1))
+        for_each(problem.engine, count, range(len(base) - 1))
         indptr = np.cumsum(indptr)
         free = indptr[:-1].copy()
         slots = np.empty(int(indptr[-1]), np.uint32)
@@ -129,7 +130,7 @@ class Support:
                 place_entries(used, first, shard, free[base[s] : base[s + 1]], slots, values)
                 first += len(used)
 
-        self._each(place, range(len(base) - 1))
+        for_each(problem.engine, place, range(len(base) - 1))
         features = [columns.features[used] for columns, used in zip(held, chosen, strict=True)]
         self._scale = np.ones(self.size)
         self._scale[: self.size - constant] = problem.scale_of(np.concatenate(features))
@@ -220,7 +221,7 @@ class Support:
         def move(span: tuple[int, int]) -> None:
             move_rows(span, self._rows, problem.samples, point.scaled, number)
 
-        self._each(move, self._parts)
+        for_each(problem.engine, move, self._parts)
         return point.part
 
     def _search(self, line: _Line, step: NDArray[np.float64], tries: int) -> _Point | None:
@@ -362,7 +363,3 @@ class Support:
             return kernel(*(array[rows] for array in arrays))
 
         return [returned for _, returned in self._problem.engine.map(work, self._slices)]
-
-    def _each(self, work: Any, parts: Any) -> None:
-        for _ in self._problem.engine.map(work, parts):
-            pass

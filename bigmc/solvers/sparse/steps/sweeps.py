@@ -90,7 +90,7 @@ class Course(NamedTuple):
 
 def shuffled(numbers: Sequence[int], seed: tuple[int, int]) -> list[int]:
     """Return the numbers of blocks in a random order."""
-    generator = np.random.default_rng(np.random.SeedSequence(seed))
+    generator = np.random.default_rng(seed)
     return [numbers[k] for k in generator.permutation(len(numbers))]
 
 
@@ -103,7 +103,7 @@ class Sweeper:
         Its scores move along.
     descent : Descent
         With an intercept there is a Newton step of it before every sweep. Every shuffle is drawn from
-        ``SeedSequence([seed, sweep, block])``.
+        ``default_rng([seed, sweep, block])``.
     most_visits : int
         `sweep_until` ends after looking at this many entries.
     newton_bytes : int
@@ -134,37 +134,6 @@ class Sweeper:
         self.fit_intercept = descent.fit_intercept
         self._most_visits = most_visits
         self.damping = 0.0
-
-    def sweep(
-        self,
-        working: WorkingColumns,
-        chosen: NDArray[np.int64],
-        sweep: int,
-        alpha: float,
-        negligible: float = 0.0,
-    ) -> float:
-        """Take a step for each of the chosen columns.
-
-        Parameters
-        ----------
-        working : WorkingColumns
-        chosen : int64 array
-            Positions of columns.
-        sweep : int
-            Number of the sweep, for its shuffle.
-        alpha : float
-            Weight of the penalty.
-        negligible : float, optional
-            Columns with at most this violation are left as they are.
-
-        Returns
-        -------
-        float
-            Largest violation of the chosen columns before their steps.
-        """
-        problem, aim = self._problem, Aim(sweep, alpha, negligible)
-        visits = Visits.on_loss(problem, problem.objective.sweep)
-        return visit(problem, visits, working, chosen, aim, self.descent)
 
     def sweep_until(
         self,
@@ -263,9 +232,20 @@ class Sweeper:
         aim: Aim,
     ) -> float:
         """Take a step for each chosen column of all blocks; return the largest violation before."""
+        visits = Visits.on_loss(self._problem, self._problem.objective.sweep)
+        return self._visit_blocks(visits, working, chosen, aim)
+
+    def _visit_blocks(
+        self,
+        visits: Visits,
+        working: list[WorkingColumns],
+        chosen: list[NDArray[np.int64]],
+        aim: Aim,
+    ) -> float:
+        """Go through the chosen columns of all blocks; return the largest violation before."""
         largest = 0.0
         for b in shuffled(range(len(working)), (self.descent.seed, aim.number)):
-            largest = max(largest, self.sweep(working[b], chosen[b], *aim))
+            largest = max(largest, visit(self._problem, visits, working[b], chosen[b], aim, self.descent))
             if self._time_is_over:
                 break
         return largest

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.engine import Engine
+from bigmc.engine import Engine, for_each
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.arguments import Extra, Step
+from bigmc.kernels.linear.log_sums import ResidualWork
 from bigmc.kernels.linear.team import MOST_PIECES, Crew, assist, close, least_shared
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
@@ -76,6 +77,24 @@ class Visits(NamedTuple):
             return problem.objective.column_work(columns, problem.samples, crew, problem.n_classes)
 
         return cls(work, lead)
+
+    @classmethod
+    def on_model(cls, problem: Problem, kernel: Callable[..., None], shares: NDArray[Any]) -> Visits:
+        """Return steps on a quadratic model of the log loss: residuals, which are filled, move along.
+
+        Parameters
+        ----------
+        problem : Problem
+        kernel : callable
+            `bigmc.kernels.linear.log_columns.sweep` or ``project``.
+        shares : array of the shape of the residuals
+            Probabilities that the model was made with.
+        """
+
+        def work(columns: arguments.Columns, crew: Crew) -> ResidualWork:
+            return ResidualWork(columns, problem.residual_samples, shares, crew)
+
+        return cls(work, partial(kernel, problem.objective.penalty.kernel))
 
 
 def visit(
@@ -154,5 +173,4 @@ def lead_team(engine: Engine, work: Any, lead: Callable[[], None]) -> None:
         finally:
             close(work.crew.board)
 
-    for _ in engine.map(take_part, range(n_members)):
-        pass
+    for_each(engine, take_part, range(n_members))

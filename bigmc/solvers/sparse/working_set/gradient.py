@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.engine import for_each
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -68,7 +69,7 @@ def gradient_pass(
     coef : Coefficients
         The weights the scores belong to.
     factor : float64 array of shape (n_classes, n_classes), or of no rows
-        Factors of the margins, see `bigmc.solvers.certificate.balance`.
+        Factors of the margins, see `bigmc.objectives.losses.Loss.balance`.
     screening : Screening
         Says which features are left; gets the norms of their gradients, and curvatures that it lacks.
     """
@@ -156,8 +157,7 @@ def _measured(
         out = arguments.Measures(*np.empty((3, len(features))))
         scale = problem.scale_of(features)
         part = _Part(number, block, positions, features, coef.slots(features), scale, out)
-        for _ in problem.engine.map(measure, _equal_parts(block, positions), part):
-            pass
+        for_each(problem.engine, measure, _equal_parts(block, positions), part)
         if not np.isfinite(out.norms).all():
             feature = int(features[~np.isfinite(out.norms)][0])
             raise DataError(
@@ -175,8 +175,7 @@ def _curvatures(problem: Problem, part: _Part) -> NDArray[np.float64]:
         level = problem.n_classes, problem.two_over_n
         problem.objective.largest_curvatures(columns, problem.samples, *level, curvatures)
 
-    for _ in problem.engine.map(measure, _equal_parts(part.block, part.positions)):
-        pass
+    for_each(problem.engine, measure, _equal_parts(part.block, part.positions))
     return curvatures
 
 

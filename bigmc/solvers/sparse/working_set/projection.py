@@ -10,6 +10,7 @@ stays one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.bounds import lower_bound
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.columns import BlockSource, Columns
+from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.solvers.sparse.state import State
@@ -50,8 +51,7 @@ class _Moved:
     ) -> None:
         self._problem, self._source, self._state = problem, source, state
         self.level = state.intercept.copy()
-        positions = source.holding(features)
-        blocks = [Columns.of(n, block, positions[n]) for n, block in source.stream(positions)]
+        blocks = list(source.columns_of(features))
         rows = [np.zeros((len(columns.features), problem.width)) for columns in blocks]
         places = [np.arange(len(own)) for own in rows]
         self.parts = [
@@ -68,10 +68,7 @@ class _Moved:
         coef = self._state.coef
         moved = [(p.columns.features, coef.take(p.columns.features) + p.rows) for p in self.parts]
         coef = coef.updated(moved)
-        positions = self._source.holding(coef.features)
-        blocks = self._source.stream(positions)
-        holding = (Columns.of(n, block, positions[n]) for n, block in blocks)
-        self._problem.rebuild_scores(coef, self.level, holding)
+        self._problem.rebuild_scores(coef, self.level, self._source.columns_of(coef.features))
 
 
 def projected_bound(
@@ -126,25 +123,16 @@ def dual_bound(
     fit_intercept : bool
         The dual point must add up to zero for each class.
     """
-    objective, factor = problem.objective, np.empty((0, problem.n_classes))
-    margins = problem.margins()
+    factor, margins = np.empty((0, problem.n_classes)), problem.margins()
     if fit_intercept:
         pairs = problem.pair_margins()
-        balanced = objective.loss.balance(pairs.residuals)
+        balanced = problem.objective.loss.balance(pairs.residuals)
         if balanced is None:
             return Proof(0.0, 0)
         margins, factor = pairs, balanced
     gradients = dual_gradients(problem, source, coef, factor, screening)
-    point = lower_bound(
-        objective,
-        problem.alpha,
-        problem.weight_sum,
-        problem.dtype,
-        margins,
-        factor,
-        gradients,
-        problem.entropy,
-    )
+    entropy = partial(problem.entropy, factor)
+    point = lower_bound(problem, problem.dtype, margins, gradients, entropy, factor)
     return Proof(point.value, gradients.nnz)
 
 

@@ -14,7 +14,7 @@ weights to many that lose them again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from bigmc.budget import MemoryLimitError, format_bytes
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback, silent
 from bigmc.solvers.certificate import Certificate
-from bigmc.solvers.loop import Figures, Limits, Packed
+from bigmc.solvers.loop import Figures, Limits, Packed, pass_progress
 from bigmc.solvers.sparse.bounds import lower_bound
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
@@ -136,13 +136,16 @@ class Rounds:
         self._rebuild()
         self._gradients, certificate = self._evaluate()
         self._count_bytes()
-        return certificate, self._figures(self._gradients, certificate)
+        gradients, passes = self._gradients, self.state.nnz_read / self._total_nnz
+        n_screened = float(self._screening.n_screened)
+        figures = self.state.figures(
+            certificate, passes, gradients.violation, gradients.largest_norm, n_screened=n_screened
+        )
+        return certificate, figures
 
     def message(self, figures: Figures) -> Progress:
         """Return the passes made so far, and the figures."""
-        most = self._limits.max_passes
-        total = int(most) if np.isfinite(most) else 0
-        return Progress("train", int(figures["n_passes"]), total, "passes", figures)
+        return pass_progress(figures, self._limits.max_passes)
 
     def reason_to_stop(self, certificate: Certificate) -> str | None:
         """Stop at the tolerance, or after the number of passes."""
@@ -173,8 +176,7 @@ class Rounds:
         weighted[state.coef.features] = True
         features = np.flatnonzero(weighted | (norms > min(2.0 * alpha - before, alpha)))
         violations = np.maximum(norms[features] - (alpha - max(before - alpha, 0.0)), 0.0).astype(np.float64)
-        positions = source.holding(features)
-        columns = [Columns.of(n, block, positions[n]) for n, block in source.stream(positions)]
+        columns = list(source.columns_of(features))
         state.norms = None
         # so small that the sweeps end at the tolerance
         return GradientPass(before, 0.0, self._limits.tol * alpha, features, violations, columns, 0)
@@ -197,11 +199,8 @@ class Rounds:
 
     def _rebuild(self) -> None:
         """Compute the scores afresh from the weights."""
-        state, source = self.state, self._source
-        held: Iterator[Columns] | list[Columns] = self._held
-        if not self._held:
-            positions = source.holding(state.coef.features)
-            held = (Columns.of(n, block, positions[n]) for n, block in source.stream(positions))
+        state = self.state
+        held = self._held or self._source.columns_of(state.coef.features)
         self._problem.rebuild_scores(state.coef, state.intercept, held)
         self._held = []  # its memory is for the columns the coming pass chooses
 
@@ -227,16 +226,8 @@ class Rounds:
         state.nnz_read += gradients.nnz
         bound = None
         if factor is not None:
-            bound = lower_bound(
-                objective,
-                problem.alpha,
-                problem.weight_sum,
-                problem.scores.dtype,
-                margins,
-                factor,
-                gradients,
-                problem.entropy,
-            )
+            entropy = partial(problem.entropy, factor)
+            bound = lower_bound(problem, problem.dtype, margins, gradients, entropy, factor)
             state.lower = max(state.lower, bound.value)
         if self._lags(gradients, Certificate.of(state.lower, upper)):
             proof = self._projected_bound()
@@ -271,21 +262,6 @@ class Rounds:
         )
         self._rebuild()
         return proof
-
-    def _figures(self, gradients: GradientPass, certificate: Certificate) -> Figures:
-        state = self.state
-        return {
-            "n_passes": state.nnz_read / self._total_nnz,
-            "n_iter": float(state.n_iter),
-            "objective": certificate.upper,
-            "lower": certificate.lower,
-            "gap": certificate.gap,
-            "violation": gradients.violation,
-            "largest_norm": gradients.largest_norm,
-            "n_nonzero": float(len(state.coef.features)),
-            "n_screened": float(self._screening.n_screened),
-            "bytes_read": float(state.bytes_read),
-        }
 
     def _improve(self, gradients: GradientPass, most_steps: int | None) -> None:
         """Sweep over the working set."""
