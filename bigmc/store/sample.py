@@ -136,7 +136,7 @@ def hashed_shares(row_ids: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
 
 
 def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]]) -> MemoryShard | None:
-    """Return the chosen rows of some shards as one."""
+    """Return the chosen rows of some shards as one, whose values another weighting may need in full."""
     tables: list[pa.Table] = []
     pieces: list[_Piece] = []
     counts = np.zeros(dataset.n_features, np.int64)
@@ -145,13 +145,13 @@ def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]
             continue
         shard = dataset.shards[s]
         tables.append(_row_table(shard).take(pa.array(chosen[s])))
-        pieces.append(_select(shard, chosen[s], dataset.dtype))
+        pieces.append(_select(shard, chosen[s], dataset.stored_dtype))
         counts[pieces[-1].columns] += pieces[-1].counts
     if not tables:
         return None
     indptr = np.concatenate([[0], np.cumsum(counts)])
     free, n_entries = indptr[:-1].copy(), int(indptr[-1])
-    indices, data = np.empty(n_entries, np.uint16), np.empty(n_entries, dataset.dtype)
+    indices, data = np.empty(n_entries, np.uint16), np.empty(n_entries, dataset.stored_dtype)
     first_row = 0
     for table, piece in zip(tables, pieces, strict=True):
         append_columns(piece.columns, piece.counts, first_row, piece.indices, piece.data, free, indices, data)

@@ -91,7 +91,7 @@ class Crew(NamedTuple):
 def _by_work(function):
     """Let calls of a function in kernels be calls of the method of its name of the work's type."""
 
-    @overload(function, strict=False, jit_options={"nogil": True, "fastmath": False, "forceinline": True})
+    @overload(function, strict=False, jit_options={"nogil": True, "fastmath": False})
     def choose(work, *arguments):
         return getattr(work.instance_class, function.__name__)
 
@@ -137,7 +137,7 @@ def count_entries(column, entries):
     return count
 
 
-@inlined_kernel
+@inner_kernel
 def together(work, task, column, sums):
     """Do a task with all entries of a column, with whoever assists where these are many.
 
