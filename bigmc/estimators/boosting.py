@@ -56,6 +56,9 @@ class MultiBoostClassifier(WeightedClassifier):
     learners : {"class", "shared"}, default="class"
         Whether each class uses only the learners added for it, or all classes share all learners
         (MultiBoost, Shen and Hao 2011, which the paper compares with). The optimum is the same.
+    loss : {"exponential", "log_loss"}, default="exponential"
+        Loss of the margins γ of a sample over the other classes: ``Σ exp(-γ)``, or ``log(1 + Σ exp(-γ))``.
+        With the second, samples that are labelled wrongly have less influence.
     pool : int or None, default=None
         Learners added in a pass, per class or shared; 1 is the published algorithm. None is 40, for
         trees 20.
@@ -141,6 +144,7 @@ class MultiBoostClassifier(WeightedClassifier):
         tol: float = 1e-3,
         family: str = "auto",
         learners: str = "class",
+        loss: str = "exponential",
         pool: int | None = None,
         max_sweeps: int | None = None,
         inner_rounds: int | None = None,
@@ -163,6 +167,7 @@ class MultiBoostClassifier(WeightedClassifier):
         self.tol = tol
         self.family = family
         self.learners = learners
+        self.loss = loss
         self.pool = pool
         self.max_sweeps = max_sweeps
         self.inner_rounds = inner_rounds

@@ -26,7 +26,7 @@ from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.base import check_columns
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
-from bigmc.ingestion.writing.splits import check_splits, parse_splits
+from bigmc.ingestion.writing.splits import check_group_type, check_splits, parse_splits
 from bigmc.kernels.compile_server import compile_elsewhere
 from bigmc.options.ingest import FEATURES, IngestOptions
 from bigmc.store.feature_map import check_fourier
@@ -92,6 +92,7 @@ def job_of(
             _check_keys(sources[0], features, options, known)
         features.check_types(columns)
         check_weight_type(columns, options.weight)
+        check_group_type(columns, recipe.group)
         recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 

@@ -19,9 +19,11 @@ from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.learners import BoostOptions
 from bigmc.solvers.boosting import (
     DEFAULT_DEPTH,
+    EXPONENTIAL,
     FAMILIES,
     GRID,
     LEARNERS,
+    LOSSES,
     MAX_DEPTH,
     BoostingOptions,
     Trials,
@@ -83,6 +85,8 @@ class BoostingLearner(Learner):
             raise BigmcError(f"family is {self.options.family!r}", f"use one of {', '.join(FAMILIES)}")
         if self.options.learners not in LEARNERS:
             raise BigmcError(f"learners is {self.options.learners!r}", f"use one of {', '.join(LEARNERS)}")
+        if self.options.loss not in LOSSES:
+            raise BigmcError(f"loss is {self.options.loss!r}", f"use one of {', '.join(LOSSES)}")
         if self.options.family == "ray" and depth > 1:
             raise BigmcError("rays have depth 1", "give max_depth=1, or another family")
         self._check(BELOW_ONE, "validation_fraction", "min_frequency")
@@ -92,6 +96,13 @@ class BoostingLearner(Learner):
         if self.options.time_limit is not None:
             self._check(POSITIVE, "time_limit")
         super().check()
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the options by name; without the loss if it is the one that all models had once."""
+        named = super().recorded()
+        if named["loss"] == EXPONENTIAL:
+            del named["loss"]
+        return named
 
     def _solve(self, dataset: Dataset, run: Run) -> Trained:
         options, C = self._solver_options(dataset, run.seed), self.options.C
@@ -160,6 +171,7 @@ class BoostingLearner(Learner):
             max_depth=depth,
             family=options.family,
             learners=options.learners,
+            loss=options.loss,
             pool=default.pool if options.pool is None else int(options.pool),
             max_sweeps=default.max_sweeps if options.max_sweeps is None else int(options.max_sweeps),
             inner_rounds=default.inner_rounds if options.inner_rounds is None else int(options.inner_rounds),

@@ -111,6 +111,10 @@ class BoostOptions(LearnerOptions):
     learners: str = option(
         "class", "class: each class uses its own weak learners; shared: all classes share them."
     )
+    loss: str = option(
+        "exponential",
+        "exponential, or log_loss: less influence of rows that are labelled wrongly.",
+    )
     pool: int | None = option(None, "Weak learners added per class in a pass; by default 40, for trees 20.")
     learning_rate: float | None = option(None, "Factor of each update's step; by default 1, for trees 0.3.")
     class_weight: ClassWeight = option(None, "balanced: weight classes by inverse frequency.", parse=str)

@@ -180,6 +180,11 @@ def _best_of(ladder: _Ladder, others: Sequence[_Ladder], linear: Trial) -> Boost
     wider = ladder.of_more_columns()
     if wider and wider.may_try(ROUNDS[:2]) and wider.probe(rounds) < ladder.probe(rounds):
         ladder = ladder.better(wider)
+    tempered = ladder.with_options(replace(ladder.first.options, loss="log_loss"))
+    if tempered.may_try(ROUNDS[:2]) and (
+        not cross_validates or tempered.probe(rounds) < ladder.probe(rounds)
+    ):
+        ladder = ladder.better(tempered)
     best = ladder.first
     if best.n_rounds < ROUNDS[-1] or _is_outdone(best.trial, linear, OUTDONE):
         return best
@@ -322,6 +327,8 @@ class _Ladder:
     def _file(self, rounds: Sequence[int], folds: slice) -> Path:
         own = self._options
         parts = [str(own.max_depth), f"{float(own.C):g}", *map(str, rounds)]
+        if own.loss != BoostOptions().loss:
+            parts.append(own.loss)
         if own.n_models > 1:  # a fit that was started before models were averaged can resume
             parts.append(f"mean-{own.n_models}")
         if own.column_share < COLUMN_SHARE:

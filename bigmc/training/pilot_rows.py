@@ -10,11 +10,12 @@ import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
 
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.columns.labels import split_labels
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
 from bigmc.ingestion.readers.base import BATCH_BYTES
 from bigmc.ingestion.sources.source import no_rows
-from bigmc.ingestion.writing.splits import group_hashes, row_fractions
+from bigmc.ingestion.writing.splits import check_group_type, group_hashes, row_fractions
 from bigmc.lazy import LazyModule
 from bigmc.options.raw import FileOptions
 
@@ -107,15 +108,17 @@ def draw_pilot_rows(
                 tables.append(pa.Table.from_batches([batch.table.filter(chosen)]))
     if not tables:
         raise no_rows(sources[0])
-    table = _complete(pa.concat_tables(tables, promote_options="permissive"), text)
+    table = _complete(pa.concat_tables(tables, promote_options="permissive"), text, columns.group)
     labels = _labels(table.column(columns.label).combine_chunks(), columns.label_separator)
     if labels is None or table.num_rows < FEWEST_ROWS:
         return None, n_rows
     return PilotRows(table.select(list(text)), labels, columns.groups(table)), n_rows
 
 
-def _complete(table: pa.Table, text: Sequence[str]) -> pa.Table:
-    """Return the rows with labels, with missing texts as empty ones."""
+def _complete(table: pa.Table, text: Sequence[str], group: str | None) -> pa.Table:
+    """Return the rows with labels, with missing texts as empty ones; `DataError` if a type does not fit."""
+    FeatureSpec(text=tuple(text)).check_types(table.schema)
+    check_group_type(table.schema, group)
     for name in text:
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table.column(name).cast(pa.string()).fill_null(""))

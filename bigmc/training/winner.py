@@ -92,6 +92,7 @@ class Winner:
             return str(self.candidate)
         depth, rounds = self.boosting.max_depth, self.boosting.n_rounds
         said = f"depth {depth}, {rounds} rounds, C {self.boosting.C:g}"
+        said += ", log_loss" if self.boosting.loss == "log_loss" else ""
         return f"{said}, mean of {self.boosting.n_models}" if self.boosting.n_models > 1 else said
 
     def completed(self, model: Model) -> Model:

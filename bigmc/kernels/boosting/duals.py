@@ -85,6 +85,50 @@ def weigh(scores, labels, weights, u):
 
 
 @kernel
+def weigh_by_log_loss(scores, labels, weights, u):
+    """Compute u as `weigh` does, for the loss ``log(1 + sum_y mu)``.
+
+    Every row of u is divided by ``1 + sum_y mu``, which makes it the gradient of that loss: rows that stay
+    wrong, as mislabelled ones do, weigh at most v. With u kept so, exponentials bound the loss from above,
+    and descending on them lowers it. Returns its sum; the sum of ``v p gamma`` over all pairs, with
+    ``p = mu / (1 + sum_y mu)``; and the same figures of the samples held out.
+    """
+    total = loaded = held_loss = 0.0
+    wrong = held = 0
+    for i in range(labels.shape[0]):
+        y = labels[i]
+        best = 0
+        least = 0.0  # the largest exponent, subtracted from all: none overflows
+        for c in range(scores.shape[0]):
+            if scores[c, i] > scores[best, i]:
+                best = c
+            least = max(least, scores[c, i] - scores[y, i])
+        own = 0.0
+        inside = 0.0
+        for c in range(scores.shape[0]):
+            if c != y:
+                margin = scores[y, i] - scores[c, i]
+                mu = np.exp(-margin - least)
+                own += mu
+                inside += mu * margin
+        whole = np.exp(-least) + own
+        loss = least + np.log(whole)
+        for c in range(u.shape[1]):
+            u[i, c] = 0.0
+        if weights[i] >= 0.0:
+            for c in range(scores.shape[0]):
+                u[i, c] = -weights[i] * np.exp(scores[c, i] - scores[y, i] - least) / whole
+            u[i, y] = weights[i] * own / whole
+            total += weights[i] * loss
+            loaded += weights[i] * inside / whole
+        else:
+            held += 1
+            held_loss += loss
+            wrong += best != y
+    return total, loaded, held_loss, wrong, held
+
+
+@kernel
 def add_ray(scores, step, labels, weights, longest, out):
     """Add ``sum v exp(-(gamma + a delta))`` over all pairs to `out`, for ``a`` of 0 and of ``longest 2^-k``.
 

@@ -22,8 +22,10 @@ from bigmc.solvers.boosting.choose_c import GRID, Trials, choose_C
 from bigmc.solvers.boosting.memory_plan import keeps_codes
 from bigmc.solvers.boosting.options import (
     DEFAULT_DEPTH,
+    EXPONENTIAL,
     FAMILIES,
     LEARNERS,
+    LOSSES,
     MAX_DEPTH,
     BoostingOptions,
     is_sparse,
@@ -32,9 +34,11 @@ from bigmc.solvers.boosting.solve import Solution, held_out, solve
 
 __all__ = [
     "DEFAULT_DEPTH",
+    "EXPONENTIAL",
     "FAMILIES",
     "GRID",
     "LEARNERS",
+    "LOSSES",
     "MAX_DEPTH",
     "BoostingOptions",
     "Solution",

@@ -16,6 +16,7 @@ from bigmc.store.dataset import Dataset
 
 FAMILIES = ("auto", "stump", "ray")
 LEARNERS = ("class", "shared")
+EXPONENTIAL, LOG_LOSS = LOSSES = ("exponential", "log_loss")
 #: Deepest trees, and those of dense columns unless another depth is asked for.
 MAX_DEPTH, DEFAULT_DEPTH = 6, 4
 #: Share of entries below which rays are used instead of stumps.
@@ -55,6 +56,9 @@ class BoostingOptions:
         Whether each class uses the learners added for it, or all use those added for any: as in MultiBoost
         (Shen and Hao, "A direct formulation for totally-corrective multi-class boosting", CVPR 2011), with
         which the paper compares. The problem and its optimum are the same.
+    loss : {"exponential", "log_loss"}
+        ``exp(-γ)`` of all pairs, as in the paper, or ``log(1 + Σ exp(-γ))`` of every sample, on which
+        mislabelled samples have less influence.
     pool : int
         Learners a pass returns, of each class or shared; 1 is the algorithm of the paper.
     max_sweeps : int
@@ -91,6 +95,7 @@ class BoostingOptions:
     max_depth: int = 1
     family: str = "auto"
     learners: str = "class"
+    loss: str = EXPONENTIAL
     pool: int = 40
     max_sweeps: int = 3
     learning_rate: float = 1.0
@@ -112,7 +117,7 @@ class BoostingOptions:
                 raise BigmcError(f"{name} is {value}", "give a positive number")
         if not 1 <= self.max_depth <= MAX_DEPTH:
             raise BigmcError(f"max_depth is {self.max_depth}", f"give a number from 1 to {MAX_DEPTH}")
-        for name, known in (("family", FAMILIES), ("learners", LEARNERS)):
+        for name, known in (("family", FAMILIES), ("learners", LEARNERS), ("loss", LOSSES)):
             value = getattr(self, name)
             if value not in known:
                 raise BigmcError(f"{name} is {value!r}", f"use one of {', '.join(known)}")
@@ -171,4 +176,8 @@ class BoostingOptions:
 
     def fingerprint(self) -> Fingerprint:
         """Return the options that determine the state after every round."""
-        return {name: value for name, value in asdict(self).items() if name not in _WHEN_TO_END}
+        left_out = (
+            *_WHEN_TO_END,
+            *(("loss",) if self.loss == EXPONENTIAL else ()),
+        )  # as before there was a choice
+        return {name: value for name, value in asdict(self).items() if name not in left_out}

@@ -3,6 +3,11 @@
 ``P(w) = ||w||_1 + r sum_i v_i sum_y exp(-gamma_iy)``, ``w >= 0``, ``r = C / (sum_i v_i (K - 1))`` (Lin et
 al. 2012, equation 7, with a weight v for every sample). The state is the matrix u of the dual weights;
 it is rebuilt from the weights before every pass, so nothing drifts and nothing else needs saving.
+
+With the log loss, ``P(w) = ||w||_1 + r sum_i v_i log(1 + sum_y exp(-gamma_iy))``. A descent keeps the factor
+``1 / (1 + sum_y exp(-gamma_iy))`` of every row that it had before: as the logarithm is concave, the sum of
+the exponentials with these factors bounds the loss from above and touches it there, so that P falls
+(majorisation and minimisation).
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import Visits, Weighted
 from bigmc.kernels.boosting.cuts import LANES
 from bigmc.kernels.boosting.descent import WORD
-from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh
+from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh, weigh_by_log_loss
+from bigmc.solvers.boosting.options import EXPONENTIAL, LOG_LOSS
 from bigmc.solvers.boosting.predictions import Responses, Signed
 
 #: Maximum rows whose scores are computed together, and maximum scores if there are many classes.
@@ -91,7 +97,8 @@ def _codes(slots: NDArray[np.int64], signs: NDArray[np.int8]) -> NDArray[np.int6
 class Point:
     """The objective P at the current weights, and sums for its bounds.
 
-    `mass` is ``sum lambda`` and `load` is ``sum lambda gamma`` with ``lambda = r v exp(-gamma)``.
+    `mass` is the loss times r, and `load` is ``sum lambda gamma`` with the dual weights lambda, which are
+    ``r v exp(-gamma)`` for the exponential loss.
     `held_loss` is the mean of ``log(1 + sum_y exp(-gamma))``, and `held_error` the share of wrong ones,
     of the samples held out; NaN without any.
     """
@@ -101,12 +108,16 @@ class Point:
     load: float
     held_loss: float
     held_error: float
+    loss: str = EXPONENTIAL
 
     def lower_bound(self, sigma: float) -> float:
         """Return a lower bound of the optimum over all learners whose scores are at most `sigma`.
 
-        Any ``s lambda`` with ``s sigma <= 1`` is feasible in the dual; the best s is used.
+        Any ``s lambda`` with ``s sigma <= 1`` is feasible in the dual; the best s is used. With the log
+        loss, the value of the dual is concave in s, 0 at 0, and ``mass + load`` at 1.
         """
+        if self.loss == LOG_LOSS:
+            return max(0.0, self.mass + self.load) / max(1.0, sigma)
         if self.mass <= 0:
             return 0.0
         log_s = self.load / self.mass
@@ -129,6 +140,7 @@ class Master:
         Determines the order of visits.
     learning_rate : float
         Part of the way to its best value that a visit moves a weight.
+    loss : {"exponential", "log_loss"}
 
     Attributes
     ----------
@@ -147,6 +159,7 @@ class Master:
         dtype: np.dtype[Any],
         seed: int,
         learning_rate: float = 1.0,
+        loss: str = EXPONENTIAL,
     ) -> None:
         self.responses = responses
         self.labels = responses.labels
@@ -156,6 +169,7 @@ class Master:
         self.n_sweeps = 0
         self._seed = seed
         self._rate = learning_rate
+        self._loss = loss
         self._weight = sample_weight
         self.u = np.empty((len(self.labels), -(-n_classes // LANES) * LANES), dtype)
         self._t = np.zeros(responses.n_padded, dtype)
@@ -187,12 +201,13 @@ class Master:
     def rebuild(self, engine: Engine) -> Point:
         """Compute u from the weights, and the sums for the bounds, all in float64."""
         learners = self.weighted()
+        weigh_rows = weigh_by_log_loss if self._loss == LOG_LOSS else weigh
 
         def work(tile: tuple[int, int]) -> tuple[float, float, float, int, int]:
             first, stop = tile
             scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
             self.responses.add_scores(learners, first, scores)
-            sums: tuple[float, float, float, int, int] = weigh(
+            sums: tuple[float, float, float, int, int] = weigh_rows(
                 scores, self.labels[first:stop], self._weight[first:stop], self.u[first:stop]
             )
             return sums
@@ -203,7 +218,7 @@ class Master:
         loss, load, held_loss, wrong, held = total.tolist()
         mass = self.r * loss
         held_loss, wrong = (held_loss / held, wrong / held) if held else (np.nan, np.nan)
-        return Point(self.norm + mass, mass, self.r * load, held_loss, wrong)
+        return Point(self.norm + mass, mass, self.r * load, held_loss, wrong, self._loss)
 
     def _joint_step(self, before: NDArray[np.float64], engine: Engine) -> None:
         """Continue in the direction in which all weights have moved since `before`, as long as it pays.
@@ -288,7 +303,7 @@ class Master:
                 fold(c, self._t, self._before, self.labels, self.u)
             if worst <= tolerance:
                 break
-            if number % _JOINT_EVERY == 0 and max_sweeps > 1:
+            if number % _JOINT_EVERY == 0 and max_sweeps > 1 and self._loss == EXPONENTIAL:
                 self._joint_step(before, engine)
                 before = self._all_weights()
 

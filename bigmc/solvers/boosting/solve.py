@@ -103,7 +103,14 @@ def solve(
     labels, weight = _labels_and_weights(dataset, options, sample_weight)
     run = _Run(columns, options, plan, labels, weight, context, {} if bins is None else bins)
     master = Master(
-        run.responses, dataset.n_classes, weight, options.C, plan.dtype, options.seed, options.learning_rate
+        run.responses,
+        dataset.n_classes,
+        weight,
+        options.C,
+        plan.dtype,
+        options.seed,
+        options.learning_rate,
+        options.loss,
     )
     fingerprint = {
         **options.fingerprint(),
