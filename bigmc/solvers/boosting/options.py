@@ -176,8 +176,7 @@ class BoostingOptions:
 
     def fingerprint(self) -> Fingerprint:
         """Return the options that determine the state after every round."""
-        left_out = (
-            *_WHEN_TO_END,
-            *(("loss",) if self.loss == EXPONENTIAL else ()),
-        )  # as before there was a choice
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
+        options = {name: value for name, value in asdict(self).items() if name not in _WHEN_TO_END}
+        if self.loss == EXPONENTIAL:  # as before there was a choice
+            del options["loss"]
+        return options
