@@ -12,6 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate import evaluate
@@ -133,6 +135,7 @@ class Fit:
             self._save(model, course, winner, "all" if refits else self._splits.train)
             result = self._result(model, course, winner, measured, rivals)
             result["notes"] += ["there was no time for boosting"] if no_time else []
+            result["notes"] += _doubts(self._train)
             lacked_time |= self._models.n_rows is not None or not self._models.has_time
             if lacked_time and math.isfinite(self._limits.asked_seconds):
                 result["time_limit"] = self._limits.asked_seconds
@@ -313,6 +316,17 @@ def _notes(winner: Winner, n_rows: int | None, bounds: Mapping[str, float]) -> l
     elif winner.class_scales is not None:
         notes.append("classes have factors and offsets; the certificate is that of the weights before these")
     return notes
+
+
+def _doubts(rows: Dataset) -> list[str]:
+    """Return what is odd about the labels of the training rows."""
+    alone = 0 if rows.has_sets else int(np.count_nonzero(rows.class_counts() == 1))
+    if 2 * alone <= rows.n_samples:
+        return []
+    return [
+        f"{alone:,} of {rows.n_samples:,} training rows are the only one of their label, which nothing "
+        "can be learned of; if the label is a number to be estimated, make classes of its ranges first"
+    ]
 
 
 def _repeated(result: FitResult, seconds: float) -> FitResult:

@@ -259,7 +259,7 @@ def test_dates_become_numbers_and_times_of_day_are_left_out(tmp_path):
 
 def test_a_missing_number_is_told_as_missing(tmp_path):
     table(100, 0).to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(DataError, match="column 'delay' is missing"):
+    with pytest.raises(DataError, match=r"column 'delay' is missing.*--missing fill"):
         bigmc.ingest(str(tmp_path / "t.csv"), to=tmp_path / "d", label="label", dense="delay")
 
 

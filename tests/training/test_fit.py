@@ -307,6 +307,18 @@ def test_few_rows_make_a_model(n, tmp_path):
     assert set(bigmc.load_model(tmp_path / "m.model").predict(rows)) <= {"odd", "even"}
 
 
+@pytest.mark.parametrize(("step", "said"), [(1, True), (8, False)])
+def test_labels_that_are_numbers_to_be_estimated_are_told(step, said, tmp_path):
+    X = RNG.normal(size=(48, 2))
+    result = bigmc.fit(
+        pd.DataFrame({"x": X[:, 0], "label": np.arange(48) // step}),
+        tmp_path / "m",
+        label="label",
+        time_limit=1e-9,
+    )
+    assert any("the only one of their label" in note for note in result["notes"]) == said
+
+
 def test_a_class_of_one_row_of_two_is_refused():
     data = Dataset.from_arrays(np.linspace(-1, 1, 30)[:, None], [0] + [1] * 29)
     with pytest.raises(DataError, match="too few: without those held out, all are of one class"):

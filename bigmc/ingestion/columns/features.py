@@ -24,7 +24,7 @@ from bigmc.ingestion.hashing.categories import (
 )
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
-from bigmc.ingestion.readers.rejects import NOT_A_NUMBER
+from bigmc.ingestion.readers.rejects import ABSENT, NOT_A_NUMBER
 from bigmc.store.feature_map import FeatureMap
 from bigmc.store.shards.csr import Rows, sum_of_rows
 
@@ -230,7 +230,7 @@ class FeatureSpec:
         bad: Bad = {}
         for name in () if self.fills else (*self.text, *self.categorical):
             for position in np.flatnonzero(null_mask(table.column(name))):
-                bad.setdefault(int(position), f"column {name!r} is missing")
+                bad.setdefault(int(position), f"column {name!r} {ABSENT}")
         may_miss = frozenset(self.dense if self.takes_missing else ())
         columns = (*self.numeric, *self.dense)
         good = numbers.read_together(columns)
@@ -243,7 +243,7 @@ class FeatureSpec:
             else:
                 unreadable = unreadable & ~absent
                 for position in np.flatnonzero(absent):
-                    bad.setdefault(int(position), f"column {name!r} is missing")
+                    bad.setdefault(int(position), f"column {name!r} {ABSENT}")
             for position in np.flatnonzero(unreadable):
                 shown = str(column[int(position)].as_py())[:_SHOWN]
                 bad.setdefault(int(position), f"column {name!r} {NOT_A_NUMBER} {shown!r}")

@@ -19,6 +19,9 @@ NOT_UTF8 = "is not valid UTF-8"
 NOT_A_NUMBER = "is not a number:"
 """Part of the reason if a text in a column of numbers is none; the text follows."""
 
+ABSENT = "is missing"
+"""End of the reason if a column has no value."""
+
 REJECT_SCHEMA = pa.schema(
     [
         ("row_id", pa.int64()),
@@ -69,6 +72,8 @@ class Reject:
                 f"{cure}; bigmc ingest --value-format 'COLUMN=1.234,5' says how a column is written, "
                 "and --odd-as-missing COLUMN --missing fill takes odd values as missing"
             )
+        if self.reason.startswith("column ") and self.reason.endswith(ABSENT):
+            cure = f"{cure}; bigmc ingest and fit fill missing values with --missing fill"
         return DataError(f"{place}: {self.reason}", cure)
 
 

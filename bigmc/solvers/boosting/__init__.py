@@ -14,6 +14,9 @@ With learners h of each class c, weights w ≥ 0, scores ``F_c = Σ_h w_ch h`` a
    working set (17), and each visit sets a weight to its best value (12), (21).
    `restricted_master.Master.improve`.
 
+With the log loss, ``r Σ_i log(1 + Σ_y exp(-γ_iy))`` takes the place of ``r Σ_iy exp(-γ_iy)`` in (7), and λ is
+divided by ``1 + Σ_y exp(-γ_iy)``; `restricted_master` says how a descent lowers it.
+
 `rounds.Rounds` puts the steps together for `bigmc.solvers.loop`; `solve.solve` prepares a run.
 """
 
