@@ -159,7 +159,7 @@ def test_labels_groups_and_categories_may_be_integers_of_any_width(tmp_path):
             {"text": "doc"},
             "'doc' has type struct<.*>, which is not text; name a field of it, such as doc.body",
         ),
-        ({"text": "price"}, "which is not text; name it with --dense or --categorical"),
+        ({"text": "price"}, "which is not text; name it with --numeric, --dense or --categorical"),
         ({"dense": "hour"}, "which is not a number; name it with --categorical"),
         (
             {"text": "body", "group": "words"},

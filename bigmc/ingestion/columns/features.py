@@ -355,7 +355,7 @@ class FeatureSpec:
         return self.map.transform(samples)
 
 
-_USES = {"--text": is_text, "--dense": is_number, "--date": is_date}
+_USES = {"--text": is_text, "--numeric": is_number, "--dense": is_number, "--date": is_date}
 
 
 def _other_use(name: str, kind: pa.DataType) -> str:
@@ -365,7 +365,7 @@ def _other_use(name: str, kind: pa.DataType) -> str:
     if pa.types.is_nested(kind):
         return "make it a column of texts or numbers, or leave it out"
     fitting = [option for option, fits in _USES.items() if fits(kind)]
-    return f"name it with {' or '.join([*fitting, '--categorical'])}"
+    return f"name it with {', '.join(fitting)} or --categorical" if fitting else "name it with --categorical"
 
 
 def _is_category(kind: pa.DataType) -> bool:
