@@ -42,9 +42,7 @@ class Dataset:
     classes : array of shape (n_classes,)
         Original labels in the order of their codes; empty if the samples have none.
     dtype : numpy.dtype
-        Dtype of the values from `read_block`: int8 with binary weighting, else `stored_dtype`.
-    stored_dtype : numpy.dtype
-        The smallest exact dtype for all shards.
+        Dtype of the values from `read_block`: the smallest exact dtype for all shards.
     base : int64 array of shape (n_shards + 1,)
         First sample of each shard.
     features : dict
@@ -74,8 +72,8 @@ class Dataset:
         self.base = np.concatenate([[0], np.cumsum([s.n_rows for s in self.shards], dtype=np.int64)])
         self.n_samples = int(self.base[-1])
         self.nnz = sum(s.nnz for s in self.shards)
-        self.stored_dtype = common_dtype([s.dtype for s in self.shards])
-        self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else self.stored_dtype
+        common = common_dtype([s.dtype for s in self.shards])
+        self.dtype: np.dtype[Any] = np.dtype(np.int8) if weighting.binary else common
         self.entry_bytes = INDEX_BYTES + self.dtype.itemsize  # decoded: its row, and its value
         self.decoded_bytes = self.nnz * self.entry_bytes
         self.path = stored.path if stored else None

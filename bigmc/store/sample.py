@@ -27,8 +27,8 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
     """Return about `share` of the samples of a dataset, in memory, and their positions; one pass over shards.
 
     Whether a row is drawn depends only on its id and the seed, so equal calls give equal samples for any
-    number of workers and any order of the source. An idf weighting stays that of all samples. `DataError`
-    if no row was drawn.
+    number of workers and any order of the source. An idf weighting stays that of all samples. Drawn with a
+    binary weighting, the sample has no counts for another one. `DataError` if no row was drawn.
     """
     _check_share(share)
     chosen = [rows for _, rows in engine.map(_chosen, range(dataset.n_shards), dataset, share, seed)]
@@ -136,7 +136,7 @@ def hashed_shares(row_ids: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
 
 
 def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]]) -> MemoryShard | None:
-    """Return the chosen rows of some shards as one, whose values another weighting may need in full."""
+    """Return the chosen rows of some shards as one."""
     tables: list[pa.Table] = []
     pieces: list[_Piece] = []
     counts = np.zeros(dataset.n_features, np.int64)
@@ -145,13 +145,13 @@ def _draw(group: list[int], dataset: Dataset, chosen: Sequence[NDArray[np.int64]
             continue
         shard = dataset.shards[s]
         tables.append(_row_table(shard).take(pa.array(chosen[s])))
-        pieces.append(_select(shard, chosen[s], dataset.stored_dtype))
+        pieces.append(_select(shard, chosen[s], dataset.dtype))
         counts[pieces[-1].columns] += pieces[-1].counts
     if not tables:
         return None
     indptr = np.concatenate([[0], np.cumsum(counts)])
     free, n_entries = indptr[:-1].copy(), int(indptr[-1])
-    indices, data = np.empty(n_entries, np.uint16), np.empty(n_entries, dataset.stored_dtype)
+    indices, data = np.empty(n_entries, np.uint16), np.empty(n_entries, dataset.dtype)
     first_row = 0
     for table, piece in zip(tables, pieces, strict=True):
         append_columns(piece.columns, piece.counts, first_row, piece.indices, piece.data, free, indices, data)

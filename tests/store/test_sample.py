@@ -12,7 +12,6 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups, draw_rows, holdout_keys
-from bigmc.store.weighting import Weighting
 
 
 def rows_of(dataset):
@@ -68,17 +67,6 @@ def test_dense_shards_on_disk(tmp_path):
     for i, (_, entries) in drawn.items():
         assert [j for j, _ in entries] == list(range(5))
         assert np.array_equal([value for _, value in entries], X[i].astype(np.float64))
-
-
-def test_a_sample_of_binary_weighted_counts_keeps_them_for_another_weighting():
-    """With binary weighting a value is read into one byte, which would make 44 of a count of 300."""
-    X = np.array([[300, 1, 0], [0, 200, 5]])
-    counts = Dataset.from_arrays(X, np.array([0, 1]))
-    drawn, _ = draw_rows(counts.with_weighting(Weighting(binary=True)), 1.0, 0, ThreadEngine(1))
-    assert drawn.dtype == np.int8
-    values = {row: [value for _, value in entries] for row, (_, entries) in rows_of(drawn).items()}
-    assert values == {0: [300.0, 1.0], 1: [200.0, 5.0]}
-    assert drawn.with_weighting(Weighting()).dtype == np.int16
 
 
 def test_an_empty_sample_is_refused(whole):

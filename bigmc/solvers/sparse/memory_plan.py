@@ -74,7 +74,7 @@ class Size:
     width : int
         Padded number of classes of a row of scores.
     itemsize : int
-        Bytes of a decoded value.
+        Bytes of a stored value.
     tol : float
         Relative gap to reach.
     most_labels : int
@@ -92,8 +92,6 @@ class Size:
     n_beside : int
         Residuals and probabilities of a sample beside its scores, see
         `bigmc.solvers.sparse.steps.model_sweeps`.
-    stored_itemsize : int
-        Bytes of a value of drawn samples; 0: those of a decoded one.
     """
 
     n_samples: int
@@ -112,7 +110,6 @@ class Size:
     n_frequent: int = 0
     n_kept: int = 0
     n_beside: int = 0
-    stored_itemsize: int = 0
 
     @property
     def entry_bytes(self) -> int:
@@ -252,8 +249,7 @@ def _plan_part(limit: int, share: float, size: Size) -> tuple[int, int] | None:
     # drawn rows of neighbouring shards are put together while they fit into one, which is at least half full
     n_shards = min(size.n_shards, 2 * -(-rows // MAX_ROWS))
     part = replace(size, n_samples=rows, nnz=entries, n_shards=n_shards)
-    # drawn, and once more in blocks for the solver
-    bytes_left = limit - entries * (INDEX_BYTES + (size.stored_itemsize or size.itemsize))
+    bytes_left = limit - entries * size.entry_bytes  # drawn, and once more in blocks for the solver
     with suppress(MemoryLimitError):
         plan = plan_memory(bytes_left, part)
         if plan.newton_bytes >= entries * (4 + size.itemsize) + 24 * rows:

@@ -82,7 +82,6 @@ class Task:
             n_frequent=int(np.count_nonzero(is_frequent(column_nnz, dataset.n_samples))),
             n_kept=self.objective.loss.n_kept(dataset.n_classes),
             n_beside=self.objective.residuals_beside(dataset.n_classes, self.width),
-            stored_itemsize=dataset.stored_dtype.itemsize,
         )
 
 
