@@ -33,6 +33,9 @@ CONNECT_SECONDS = 20
 DESERTED_SECONDS = 300.0
 #: Seconds between checks of the cluster while waiting for a result.
 LOOK_SECONDS = 2.0
+#: What a wait for a result raises when its time is over. If it is cancelled at that very moment, Dask has
+#: neither a result nor an error, and looks for its result all the same.
+_NO_ANSWER = (TimeoutError, UnboundLocalError)
 #: Seconds between checks for a scheduler's file or the first worker.
 _PAUSE = 0.1
 #: Tasks submitted per running task: while a slow worker has the next part in order, the others
@@ -250,9 +253,9 @@ class DaskEngine:
         while True:
             try:
                 return future.result(timeout=LOOK_SECONDS)
-            except TimeoutError:
+            except _NO_ANSWER:
                 # An error at the end of the wait is raised by the next call; this is the error of a part.
-                if future.status == "error" and isinstance(future.exception(LOOK_SECONDS), TimeoutError):
+                if future.status == "error" and isinstance(future.exception(LOOK_SECONDS), _NO_ANSWER):
                     raise
             except KilledWorker as error:
                 raise BigmcError(

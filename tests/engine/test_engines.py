@@ -269,7 +269,8 @@ class TestDaskEngine(EngineContract):
         with pytest.raises(BigmcError, match=r"the connection to the Dask scheduler at .* is lost"):
             DaskEngine(client)
 
-    def test_an_error_that_arrives_just_as_a_wait_for_it_ends(self, engine, monkeypatch):
+    @pytest.mark.parametrize("no_answer", [TimeoutError, UnboundLocalError])
+    def test_an_error_that_arrives_just_as_a_wait_for_it_ends(self, no_answer, engine, monkeypatch):
         result, waits = Future.result, []
 
         def too_late(future, timeout):
@@ -278,11 +279,13 @@ class TestDaskEngine(EngineContract):
                 return result(future, timeout)
             while future.status == "pending":
                 time.sleep(0.01)
-            raise TimeoutError(f"timed out after {timeout} s.")
+            raise no_answer(f"timed out after {timeout} s.")
 
         monkeypatch.setattr(Future, "result", too_late)
         with pytest.raises(ValueError, match="part 0"):
             list(engine.map(fail_at, range(1), 0, ValueError))
+        with pytest.raises(no_answer, match="part 0"):  # the error of the part
+            list(engine.map(fail_at, range(1), 0, no_answer))
 
     def test_a_lost_worker_costs_a_computation_only(self, client, tmp_path):
         found = []
