@@ -186,7 +186,8 @@ def _best_of(ladder: _Ladder, others: Sequence[_Ladder], linear: Trial) -> Boost
     ):
         ladder = ladder.better(tempered)
     best = ladder.first
-    if best.n_rounds < ROUNDS[-1] or _is_outdone(best.trial, linear, OUTDONE):
+    falls = best.n_rounds == ROUNDS[-1] or best.options.loss == "log_loss"
+    if not falls or _is_outdone(best.trial, linear, OUTDONE):
         return best
     deeper = ladder.of_deeper_trees()
     if (
