@@ -72,6 +72,8 @@ enough. On 4,000 observations of storms, with 248 names, 90.9 % of the other row
 after 50 rounds, in less than half the time."""
 ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 """Numbers of rounds to try; if the last is the best, further ones while they gain."""
+SLOWER = 0.1
+"""Learning rate to try where fewer than the most of the first rounds are best, as with many wrong labels."""
 WORTH_MORE = 0.01
 """Relative decrease of the log loss that makes twice the rounds worthwhile; cross-validated rows are first
 tested on one fold."""
@@ -177,28 +179,18 @@ def _best_of(ladder: _Ladder, others: Sequence[_Ladder], linear: Trial) -> Boost
             break
         if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
-    wider = ladder.of_more_columns()
-    if wider and wider.may_try(ROUNDS[:2]) and wider.probe(rounds) < ladder.probe(rounds):
-        ladder = ladder.better(wider)
-    tempered = ladder.with_options(replace(ladder.first.options, loss="log_loss"))
-    if tempered.may_try(ROUNDS[:2]) and (
-        not cross_validates or tempered.probe(rounds) < ladder.probe(rounds)
-    ):
-        ladder = ladder.better(tempered)
+    ladder = ladder.or_better(ladder.of_more_columns(), rounds)
+    ladder = ladder.or_better(ladder.with_changes(loss="log_loss"), rounds)
     best = ladder.first
     falls = best.n_rounds == ROUNDS[-1] or best.options.loss == "log_loss"
     if not falls or _is_outdone(best.trial, linear, OUTDONE):
         return best
-    deeper = ladder.of_deeper_trees()
-    if (
-        deeper
-        and deeper.may_try(ROUNDS[:2])
-        and (not cross_validates or deeper.probe(rounds) < ladder.probe(rounds))
-    ):
-        ladder = ladder.better(deeper)
-    looser = ladder.with_options(replace(ladder.first.options, C=LARGER_C))
+    ladder = ladder.or_better(ladder.of_deeper_trees(), rounds)
+    looser = ladder.with_changes(C=LARGER_C)
     if not cross_validates and looser.may_try(ROUNDS[:2]):  # on few rows the fit is never too loose
         ladder = ladder.better(looser)
+    if ladder.first.n_rounds < ROUNDS[-1]:
+        ladder = ladder.or_better(ladder.with_changes(learning_rate=SLOWER), ROUNDS)
     return ladder.climb()
 
 
@@ -234,9 +226,9 @@ class _Ladder:
         self._search, self._folder, self._options = search, folder, options
         self._states: list[MemoryCheckpoint] = []
 
-    def with_options(self, options: BoostOptions) -> _Ladder:
+    def with_changes(self, **changes: str | float) -> _Ladder:
         """Return the ladder of other options."""
-        return _Ladder(self._search, self._folder, options)
+        return _Ladder(self._search, self._folder, replace(self._options, **changes))  # type: ignore[arg-type]
 
     @property
     def cross_validates(self) -> bool:
@@ -277,18 +269,26 @@ class _Ladder:
         own = self._options.column_share
         if own >= COLUMN_SHARE:
             return None
-        return self.with_options(replace(self._options, column_share=min(COLUMN_SHARE, MORE_COLUMNS * own)))
+        return self.with_changes(column_share=min(COLUMN_SHARE, MORE_COLUMNS * own))
 
     def of_deeper_trees(self) -> _Ladder | None:
         """Return the same with deeper trees, if these are of the first depth to try."""
         if self._options.max_depth != DEPTHS[0]:
             return None
-        return self.with_options(replace(self._options, max_depth=DEEPER))
+        return self.with_changes(max_depth=DEEPER)
 
     def better(self, other: _Ladder) -> _Ladder:
         """Return the better of two by their first rounds."""
         one, two = self.first.trial, other.first.trial
         return other if self._search.better(one, two) is two else self
+
+    def or_better(self, other: _Ladder | None, rounds: Sequence[int]) -> _Ladder:
+        """Return the better of two; of cross-validated rows, one fold is asked first, after some rounds."""
+        if other is None or not other.may_try(ROUNDS[:2]):
+            return self
+        if self.cross_validates and other.probe(rounds) >= self.probe(self.first_rounds):
+            return self
+        return self.better(other)
 
     def probe(self, rounds: Sequence[int]) -> float:
         """Return the least log loss of some numbers of rounds on the rows of the first fold."""
@@ -330,6 +330,8 @@ class _Ladder:
         parts = [str(own.max_depth), f"{float(own.C):g}", *map(str, rounds)]
         if own.loss != BoostOptions().loss:
             parts.append(own.loss)
+        if own.learning_rate is not None:
+            parts.append(f"rate-{own.learning_rate:g}")
         if own.n_models > 1:  # a fit that was started before models were averaged can resume
             parts.append(f"mean-{own.n_models}")
         if own.column_share < COLUMN_SHARE:

@@ -18,7 +18,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.training import boosting
 from bigmc.training import search as trials_of_search
-from bigmc.training.boosting import DEEPER, MOST_COLUMNS, ROUNDS, choose_boosting
+from bigmc.training.boosting import DEEPER, MOST_COLUMNS, ROUNDS, SLOWER, choose_boosting
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, better
@@ -68,6 +68,16 @@ def test_mislabelled_rows_ask_for_the_log_loss(tmp_path):
     assert found.options.loss == "log_loss"
     found.scores()  # in memory, from the models of the same loss
     assert any("log_loss" in file.name for file in tmp_path.iterdir())
+
+
+def test_mislabelled_shells_ask_for_small_steps(tmp_path):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(9000, 8))
+    squares = (X[:, :4] ** 2).sum(axis=1)
+    truth = np.digitize(squares, np.quantile(squares, [0.25, 0.5, 0.75]))
+    mislabelled = np.where(random.random(9000) < 0.3, random.integers(0, 4, 9000), truth)
+    found = choose_boosting(*searched(X, mislabelled), tmp_path)
+    assert (found.options.loss, found.options.learning_rate) == ("log_loss", SLOWER)
 
 
 def test_sums_of_waves_without_noise_ask_for_many_rounds(tmp_path, few_rounds):
