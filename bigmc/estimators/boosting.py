@@ -59,6 +59,11 @@ class MultiBoostClassifier(WeightedClassifier):
     loss : {"exponential", "log_loss"}, default="exponential"
         Loss of the margins γ of a sample over the other classes: ``Σ exp(-γ)``, or ``log(1 + Σ exp(-γ))``.
         With the second, samples that are labelled wrongly have less influence.
+    label_noise : float, default=0.0
+        Share of labels that are drawn at random, at least 0 and below 1; with the log loss of trees only. The
+        loss is then ``-log((1 - label_noise) p + label_noise / n_classes)``, where p is the probability of
+        the label (forward correction, Patrini et al., CVPR 2017), and samples whose label is improbable
+        hardly count.
     pool : int or None, default=None
         Learners added in a pass, per class or shared; 1 is the published algorithm. None is 40, for
         trees 20.
@@ -145,6 +150,7 @@ class MultiBoostClassifier(WeightedClassifier):
         family: str = "auto",
         learners: str = "class",
         loss: str = "exponential",
+        label_noise: float = 0.0,
         pool: int | None = None,
         max_sweeps: int | None = None,
         inner_rounds: int | None = None,
@@ -168,6 +174,7 @@ class MultiBoostClassifier(WeightedClassifier):
         self.family = family
         self.learners = learners
         self.loss = loss
+        self.label_noise = label_noise
         self.pool = pool
         self.max_sweeps = max_sweeps
         self.inner_rounds = inner_rounds

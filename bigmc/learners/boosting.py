@@ -89,7 +89,7 @@ class BoostingLearner(Learner):
             raise BigmcError(f"loss is {self.options.loss!r}", f"use one of {', '.join(LOSSES)}")
         if self.options.family == "ray" and depth > 1:
             raise BigmcError("rays have depth 1", "give max_depth=1, or another family")
-        self._check(BELOW_ONE, "validation_fraction", "min_frequency")
+        self._check(BELOW_ONE, "validation_fraction", "min_frequency", "label_noise")
         self._check(SHARE, "column_share")
         if self.options.n_models > 1 and self.options.column_share == 1:
             raise BigmcError("averaged models would all use the same columns", "give a column_share below 1")
@@ -98,10 +98,12 @@ class BoostingLearner(Learner):
         super().check()
 
     def recorded(self) -> dict[str, Any]:
-        """Return the options by name; without the loss if it is the one that all models had once."""
+        """Return the options by name; without those that all models had once."""
         named = super().recorded()
         if named["loss"] == EXPONENTIAL:
             del named["loss"]
+        if named["label_noise"] == 0.0:
+            del named["label_noise"]
         return named
 
     def _solve(self, dataset: Dataset, run: Run) -> Trained:
@@ -172,6 +174,7 @@ class BoostingLearner(Learner):
             family=options.family,
             learners=options.learners,
             loss=options.loss,
+            label_noise=float(options.label_noise),
             pool=default.pool if options.pool is None else int(options.pool),
             max_sweeps=default.max_sweeps if options.max_sweeps is None else int(options.max_sweeps),
             inner_rounds=default.inner_rounds if options.inner_rounds is None else int(options.inner_rounds),

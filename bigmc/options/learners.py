@@ -115,6 +115,9 @@ class BoostOptions(LearnerOptions):
         "exponential",
         "exponential, or log_loss: less influence of rows that are labelled wrongly.",
     )
+    label_noise: float = option(
+        0.0, "Share of labels that are drawn at random, for trees with log_loss; at least 0, below 1."
+    )
     pool: int | None = option(None, "Weak learners added per class in a pass; by default 40, for trees 20.")
     learning_rate: float | None = option(None, "Factor of each update's step; by default 1, for trees 0.3.")
     class_weight: ClassWeight = option(None, "balanced: weight classes by inverse frequency.", parse=str)

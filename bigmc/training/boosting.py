@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bigmc.model import BoostedModel, Model
 from bigmc.options.learners import BoostOptions
-from bigmc.solvers.boosting import is_sparse, keeps_codes
+from bigmc.solvers.boosting import LOG_LOSS, is_sparse, keeps_codes
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
@@ -72,6 +72,9 @@ enough. On 4,000 observations of storms, with 248 names, 90.9 % of the other row
 after 50 rounds, in less than half the time."""
 ROUNDS, MORE_ROUNDS = (6, 12, 25), (50, 100, 200)
 """Numbers of rounds to try; if the last is the best, further ones while they gain."""
+LEAST_NOISE = 0.05
+"""Share of labels drawn at random, by the calibration of a trial, from which it becomes part of the loss; and
+difference from the share in the loss from which it is tried with the new one."""
 SLOWER = 0.1
 """Learning rate to try where fewer than the most of the first rounds are best, as with many wrong labels."""
 WORTH_MORE = 0.01
@@ -172,7 +175,7 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting 
 
 def _best_of(ladder: _Ladder, others: Sequence[_Ladder], linear: Trial) -> Boosting:
     """Return the best settings, beginning with a ladder whose first rounds were tried."""
-    cross_validates = ladder.cross_validates
+    cross_validates, first_depth = ladder.cross_validates, ladder.depth
     rounds = ladder.first_rounds
     for other in others:
         if not other.may_try(ROUNDS[:2]):
@@ -180,10 +183,11 @@ def _best_of(ladder: _Ladder, others: Sequence[_Ladder], linear: Trial) -> Boost
         if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
     ladder = ladder.or_better(ladder.of_more_columns(), rounds)
-    ladder = ladder.or_better(ladder.with_changes(loss="log_loss"), rounds)
+    ladder = _with_log_loss(ladder, first_depth, rounds)
     best = ladder.first
-    falls = best.n_rounds == ROUNDS[-1] or best.options.loss == "log_loss"
-    if not falls or _is_outdone(best.trial, linear, OUTDONE):
+    # With the log loss few rounds are best where labels are wrong, which says nothing of the depth.
+    asks_for_more = best.n_rounds == ROUNDS[-1] or best.options.loss == LOG_LOSS
+    if not asks_for_more or _is_outdone(best.trial, linear, OUTDONE):
         return best
     ladder = ladder.or_better(ladder.of_deeper_trees(), rounds)
     looser = ladder.with_changes(C=LARGER_C)
@@ -192,6 +196,19 @@ def _best_of(ladder: _Ladder, others: Sequence[_Ladder], linear: Trial) -> Boost
     if ladder.first.n_rounds < ROUNDS[-1]:
         ladder = ladder.or_better(ladder.with_changes(learning_rate=SLOWER), ROUNDS)
     return ladder.climb()
+
+
+def _with_log_loss(ladder: _Ladder, depth: int, rounds: Sequence[int]) -> _Ladder:
+    """Return the best of a ladder and those with the log loss, of its depth of trees and of another one.
+
+    The other one is for labels that are partly random: they make shallow trees the best with the exponential
+    loss. Their share in the loss is that by which the best trial was calibrated, then that of the result.
+    """
+    for other in dict.fromkeys((depth if ladder.label_noise else ladder.depth, ladder.depth)):
+        ladder = ladder.or_better(ladder.with_noise(max_depth=other), rounds)
+    if abs(ladder.label_noise - ladder.first.options.label_noise) >= LEAST_NOISE:
+        ladder = ladder.or_better(ladder.with_noise(), rounds)
+    return ladder
 
 
 def _depths(dataset: Dataset) -> Sequence[int]:
@@ -229,6 +246,22 @@ class _Ladder:
     def with_changes(self, **changes: str | float) -> _Ladder:
         """Return the ladder of other options."""
         return _Ladder(self._search, self._folder, replace(self._options, **changes))  # type: ignore[arg-type]
+
+    def with_noise(self, **changes: int) -> _Ladder:
+        """Return the ladder with the log loss and the label noise of the best of the first rounds."""
+        noise = self.label_noise if changes.get("max_depth", self.depth) > 1 else 0.0
+        return self.with_changes(loss=LOG_LOSS, label_noise=noise, **changes)
+
+    @property
+    def depth(self) -> int:
+        """Depth of the trees."""
+        return int(self._options.max_depth or DEPTHS[0])
+
+    @property
+    def label_noise(self) -> float:
+        """Share of labels drawn at random, by the best of the first rounds; 0 if it is small."""
+        noise = round(self.first.trial.calibration.label_noise, 2)
+        return noise if noise >= LEAST_NOISE else 0.0
 
     @property
     def cross_validates(self) -> bool:
@@ -330,6 +363,8 @@ class _Ladder:
         parts = [str(own.max_depth), f"{float(own.C):g}", *map(str, rounds)]
         if own.loss != BoostOptions().loss:
             parts.append(own.loss)
+        if own.label_noise:
+            parts.append(f"noise-{own.label_noise:g}")
         if own.learning_rate is not None:
             parts.append(f"rate-{own.learning_rate:g}")
         if own.n_models > 1:  # a fit that was started before models were averaged can resume
@@ -352,7 +387,7 @@ class _Ladder:
         options = replace(self._options, n_rounds=rounds[-1], time_limit=stages.time_limit)
         entered = Candidate(None, "boosting", 1.0 / float(options.C))
         trials = self._search.validation.judge(options, entered, stages, self._states, folds=folds)
-        return [asdict(trial) for trial in trials]
+        return [trial.to_dict() for trial in trials]
 
 
 def _is_outdone(boosted: Trial, linear: Trial, ratio: float) -> bool:

@@ -189,7 +189,7 @@ class Fit:
 
         def found() -> Mapping[str, Any]:
             chosen = with_class_scales(winner, search, course.best.seconds)
-            return {"scales": chosen.class_scales, "calibration": asdict(chosen.calibration)}
+            return {"scales": chosen.class_scales, "calibration": chosen.calibration.to_dict()}
 
         fields = made_once(self._folder / SCALES, found, self._folder)
         if fields["scales"] is None:
@@ -258,7 +258,7 @@ class Fit:
             "learner": winner.kind,
             "dataset": self._data.identity,
             "split": split,
-            "search": [{**asdict(trial), "seconds": 0.0} for trial in course.trials],
+            "search": [{**trial.to_dict(), "seconds": 0.0} for trial in course.trials],
             "sizes": [asdict(size) for size in course.sizes],
         }
         if winner.candidate is not None and winner.candidate.weighting is not None:

@@ -242,7 +242,7 @@ class Search:
             reserved = min(RESERVED * self._seconds, self._n_trials_to_come * trial.seconds)
             self._ends -= reserved if math.isfinite(self._seconds) else 0.0
         if file is not None:
-            write_work_file(file, asdict(trial))
+            write_work_file(file, trial.to_dict())
         self._trials.append(trial)
         facts = {"quality": trial.quality, "log loss": trial.log_loss}
         self._progress(Progress("search", len(self._trials), 0, "trials", facts))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,7 +86,7 @@ def _added_up(search: Search, linear: Trial, boosting: Boosting) -> Mapping[str,
     before = log_losses(alone.calibration, of_it, rows.codes)
     less = before - log_losses(trial.calibration, total, rows.codes)
     error = max(float(less.std()) / math.sqrt(len(less)), 1e-12)
-    return {"weights": weights, "trial": asdict(trial), "gain": float(less.mean()) / error}
+    return {"weights": weights, "trial": trial.to_dict(), "gain": float(less.mean()) / error}
 
 
 def choose_weights(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,13 +165,17 @@ class Trial:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Trial:
-        """Return the trial of `asdict`."""
+        """Return the trial of `to_dict`."""
         parts = {
             "candidate": Candidate(**fields["candidate"]),
             "calibration": Calibration(**fields["calibration"]),
             "threshold": _threshold(fields["threshold"]),
         }
         return cls(**{**fields, **parts})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return {**asdict(self), "calibration": self.calibration.to_dict()}
 
 
 def better(one: Trial, other: Trial, n_held_out: int) -> Trial:

@@ -90,10 +90,17 @@ class Winner:
             return " + ".join(f"{weight:.3g} times {part.kind} ({part.settings})" for part, weight in own)
         if self.boosting is None:
             return str(self.candidate)
-        depth, rounds = self.boosting.max_depth, self.boosting.n_rounds
-        said = f"depth {depth}, {rounds} rounds, C {self.boosting.C:g}"
-        said += ", log_loss" if self.boosting.loss == "log_loss" else ""
-        return f"{said}, mean of {self.boosting.n_models}" if self.boosting.n_models > 1 else said
+        chosen, default = self.boosting, BoostOptions()
+        said = [f"depth {chosen.max_depth}, {chosen.n_rounds} rounds, C {chosen.C:g}"]
+        if chosen.loss != default.loss:
+            said.append(chosen.loss)
+        if chosen.label_noise:
+            said.append(f"label noise {chosen.label_noise:g}")
+        if chosen.learning_rate != default.learning_rate:
+            said.append(f"learning rate {chosen.learning_rate:g}")
+        if chosen.n_models > 1:
+            said.append(f"mean of {chosen.n_models}")
+        return ", ".join(said)
 
     def completed(self, model: Model) -> Model:
         """Return a model with the scales, calibration and threshold that held-out rows gave."""

@@ -94,9 +94,38 @@ def test_the_minimax_rule_is_a_probability():
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
 
 
-def test_a_broken_calibration_is_refused():
+@pytest.mark.parametrize("broken", [{"scale": -1.0}, {"label_noise": 1.0}, {"label_noise": np.nan}])
+def test_a_broken_calibration_is_refused(broken):
     with pytest.raises(ModelError):
-        Calibration(scale=-1.0)
+        Calibration(**broken)
+
+
+@pytest.mark.parametrize("fit", [fit_temperature, fit_shares])
+def test_labels_drawn_at_random_are_found(fit):
+    """A third of the labels are drawn at random; the peer searches from many starts, without gradients."""
+    scores, codes = drawn(4.0, 6000)
+    random = RNG.random(len(codes)) < 1 / 3
+    codes[random] = RNG.integers(0, 5, random.sum())
+    found, rows = fit(scores, codes), np.arange(len(codes))
+    assert found.label_noise == pytest.approx(1 / 3, abs=0.04)
+
+    def loss(x):
+        noise = expit(x[1])
+        mixed = (1 - noise) * softmax(np.exp(x[0]) * scores, axis=1) + noise / 5
+        return -np.log(mixed[rows, codes]).mean()
+
+    starts = [(scale, noise) for scale in (0.0, 1.0, 2.0) for noise in (-3.0, 0.0)]
+    free = min(minimize(loss, start, method="Nelder-Mead").fun for start in starts)
+    assert log_loss(codes, found.probabilities(scores)) < free + 1e-4
+    np.testing.assert_allclose(found.probabilities(scores).sum(axis=1), 1.0)
+    assert Calibration.from_dict(found.to_dict()) == found
+
+
+def test_labels_that_follow_the_scores_are_not_called_random():
+    scores, codes = drawn(2.0, 6000)
+    found = fit_temperature(scores, codes)
+    assert found.label_noise < 0.02
+    assert "label_noise" not in Calibration(2.0).to_dict()
 
 
 def test_shares_of_sigmoids_are_found_again_and_never_worse_than_a_scale():

@@ -59,25 +59,31 @@ def test_labels_that_are_mostly_chance_ask_for_few_rounds(tmp_path):
     assert chosen.score(Z, truth) > model.score(Z, truth)
 
 
-def test_mislabelled_rows_ask_for_the_log_loss(tmp_path):
-    random = np.random.default_rng(2)
-    X = random.normal(size=(9000, 6))
-    truth = (X[:, 0] > 0) + 2 * (X[:, 1] * X[:, 2] > 0)
-    mislabelled = np.where(random.random(9000) < 0.4, random.integers(0, 4, 9000), truth)
-    found = choose_boosting(*searched(X, mislabelled), tmp_path)
-    assert found.options.loss == "log_loss"
-    found.scores()  # in memory, from the models of the same loss
-    assert any("log_loss" in file.name for file in tmp_path.iterdir())
-
-
-def test_mislabelled_shells_ask_for_small_steps(tmp_path):
-    random = np.random.default_rng(3)
-    X = random.normal(size=(9000, 8))
+def shells(n, seed, n_columns=8):
+    """Return rows, and in which quarter the sum of the squares of four columns is."""
+    X = np.random.default_rng(seed).normal(size=(n, n_columns))
     squares = (X[:, :4] ** 2).sum(axis=1)
-    truth = np.digitize(squares, np.quantile(squares, [0.25, 0.5, 0.75]))
-    mislabelled = np.where(random.random(9000) < 0.3, random.integers(0, 4, 9000), truth)
-    found = choose_boosting(*searched(X, mislabelled), tmp_path)
-    assert (found.options.loss, found.options.learning_rate) == ("log_loss", SLOWER)
+    return X, np.digitize(squares, np.quantile(squares, [0.25, 0.5, 0.75]))
+
+
+def mislabelled(truth, share):
+    random = np.random.default_rng(2)
+    return np.where(random.random(len(truth)) < share, random.integers(0, 4, len(truth)), truth)
+
+
+def test_random_labels_are_part_of_the_loss(tmp_path):
+    X, truth = shells(9000, 3)
+    found = choose_boosting(*searched(X, mislabelled(truth, 0.3)), tmp_path)
+    assert found.options.loss == "log_loss"
+    assert found.options.label_noise == pytest.approx(0.3, abs=0.06)
+    found.scores()  # in memory, from the models of the same loss
+    assert any(f"log_loss-noise-{found.options.label_noise:g}" in file.name for file in tmp_path.iterdir())
+    Z, other = shells(4000, 4)
+    right = [
+        bigmc.MultiBoostClassifier(**options.parameters()).fit(X, mislabelled(truth, 0.3)).score(Z, other)
+        for options in (found.options, replace(found.options, label_noise=0.0))
+    ]
+    assert right[0] > right[1] + 0.02
 
 
 def test_sums_of_waves_without_noise_ask_for_many_rounds(tmp_path, few_rounds):

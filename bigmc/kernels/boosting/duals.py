@@ -44,13 +44,32 @@ def fold(c, t, before, labels, u):
 
 
 @kernel
-def weigh(scores, labels, weights, u):
+def weigh(log_loss, label_noise, scores, labels, weights, u):
     """Compute u from the scores (15), and sums for bounds and validation.
 
-    `scores` is float64 of shape (n_classes, at least n_rows); samples with a negative weight are held
-    out; `u`, of shape (n_rows, width), is overwritten. Returns ``sum v mu`` and ``sum v mu gamma`` over
-    all pairs; and of the samples held out the sum of ``log(1 + sum_y mu)``, the number of errors and
-    their number.
+    For the log loss, ``log(1 + sum_y mu)``, every row of u is divided by ``1 + sum_y mu``: it is the gradient
+    of the loss, and no sample weighs more than v, however wrong it is. With label noise ε the probability p
+    of a sample's label becomes ``q = (1 - ε) p + ε / n_classes``, the loss ``-log q``, and its gradient has
+    the further factor ``(1 - ε) p / q``: a sample whose label is improbable without noise hardly weighs.
+
+    Parameters
+    ----------
+    log_loss : bool
+        Whether that is the loss; else it is ``sum_y mu``.
+    label_noise : float
+        Share of labels that are drawn at random; 0 unless it is the log loss.
+    scores : float64 array of shape (n_classes, at least n_rows)
+    labels : int32 array of shape (n_rows,)
+    weights : float64 array of shape (n_rows,)
+        Samples with a negative weight are held out.
+    u : array of shape (n_rows, width)
+        Overwritten.
+
+    Returns
+    -------
+    float, float, float, int, int
+        Sums of ``v loss``, and of ``v mu gamma`` over all pairs, mu with the factors of u; and of the samples
+        held out the sum of the log loss, the number of errors, and their number.
     """
     n_classes = scores.shape[0]
     total = loaded = held_loss = 0.0
@@ -59,6 +78,10 @@ def weigh(scores, labels, weights, u):
         y = labels[i]
         for c in range(u.shape[1]):
             u[i, c] = 0.0
+        top = 0.0  # of the log loss the largest exponent, which is subtracted from all: none overflows
+        if log_loss:
+            for c in range(n_classes):
+                top = max(top, scores[c, i] - scores[y, i])
         own = 0.0
         inside = 0.0
         best = 0
@@ -67,64 +90,31 @@ def weigh(scores, labels, weights, u):
                 best = c
             if c != y:
                 margin = scores[y, i] - scores[c, i]
-                mu = np.exp(-margin)
+                mu = np.exp(-margin - top)
                 own += mu
                 inside += mu * margin
                 u[i, c] = -weights[i] * mu
+        whole = np.exp(-top) + own
+        row_loss = top + np.log(whole) if log_loss else np.log1p(own)
+        factor = 1.0 / whole if log_loss else 1.0
+        if label_noise > 0.0:
+            clean = (1.0 - label_noise) * np.exp(-row_loss)
+            q = clean + label_noise / n_classes
+            row_loss = -np.log(q)
+            factor *= clean / q
         if weights[i] >= 0.0:
-            total += weights[i] * own
-            loaded += weights[i] * inside
             u[i, y] = weights[i] * own
+            if log_loss:
+                for c in range(n_classes):
+                    u[i, c] *= factor
+            total += weights[i] * (row_loss if log_loss else own)
+            loaded += weights[i] * inside * factor
         else:
             held += 1
-            held_loss += np.log1p(own)
+            held_loss += row_loss
             wrong += best != y
             for c in range(n_classes):
                 u[i, c] = 0.0
-    return total, loaded, held_loss, wrong, held
-
-
-@kernel
-def weigh_by_log_loss(scores, labels, weights, u):
-    """Compute u as `weigh` does, for the loss ``log(1 + sum_y mu)``.
-
-    Every row of u is divided by ``1 + sum_y mu``, which makes it the gradient of that loss: rows that stay
-    wrong, as mislabelled ones do, weigh at most v. With u kept so, exponentials bound the loss from above,
-    and descending on them lowers it. Returns its sum; the sum of ``v p gamma`` over all pairs, with
-    ``p = mu / (1 + sum_y mu)``; and the same figures of the samples held out.
-    """
-    total = loaded = held_loss = 0.0
-    wrong = held = 0
-    for i in range(labels.shape[0]):
-        y = labels[i]
-        best = 0
-        least = 0.0  # the largest exponent, subtracted from all: none overflows
-        for c in range(scores.shape[0]):
-            if scores[c, i] > scores[best, i]:
-                best = c
-            least = max(least, scores[c, i] - scores[y, i])
-        own = 0.0
-        inside = 0.0
-        for c in range(scores.shape[0]):
-            if c != y:
-                margin = scores[y, i] - scores[c, i]
-                mu = np.exp(-margin - least)
-                own += mu
-                inside += mu * margin
-        whole = np.exp(-least) + own
-        loss = least + np.log(whole)
-        for c in range(u.shape[1]):
-            u[i, c] = 0.0
-        if weights[i] >= 0.0:
-            for c in range(scores.shape[0]):
-                u[i, c] = -weights[i] * np.exp(scores[c, i] - scores[y, i] - least) / whole
-            u[i, y] = weights[i] * own / whole
-            total += weights[i] * loss
-            loaded += weights[i] * inside / whole
-        else:
-            held += 1
-            held_loss += loss
-            wrong += best != y
     return total, loaded, held_loss, wrong, held
 
 

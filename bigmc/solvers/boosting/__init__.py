@@ -15,7 +15,9 @@ With learners h of each class c, weights w ≥ 0, scores ``F_c = Σ_h w_ch h`` a
    `restricted_master.Master.improve`.
 
 With the log loss, ``r Σ_i log(1 + Σ_y exp(-γ_iy))`` takes the place of ``r Σ_iy exp(-γ_iy)`` in (7), and λ is
-divided by ``1 + Σ_y exp(-γ_iy)``; `restricted_master` says how a descent lowers it.
+divided by ``1 + Σ_y exp(-γ_iy)``; `restricted_master` says how a descent lowers it. With label noise ε, the
+loss is ``-log((1 - ε) p_i + ε / n_classes)`` with the probability ``p_i = 1 / (1 + Σ_y exp(-γ_iy))`` of the
+label: forward correction (Patrini et al., CVPR 2017).
 
 `rounds.Rounds` puts the steps together for `bigmc.solvers.loop`; `solve.solve` prepares a run.
 """
@@ -28,6 +30,7 @@ from bigmc.solvers.boosting.options import (
     EXPONENTIAL,
     FAMILIES,
     LEARNERS,
+    LOG_LOSS,
     LOSSES,
     MAX_DEPTH,
     BoostingOptions,
@@ -41,6 +44,7 @@ __all__ = [
     "FAMILIES",
     "GRID",
     "LEARNERS",
+    "LOG_LOSS",
     "LOSSES",
     "MAX_DEPTH",
     "BoostingOptions",

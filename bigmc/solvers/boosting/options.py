@@ -59,6 +59,10 @@ class BoostingOptions:
     loss : {"exponential", "log_loss"}
         ``exp(-γ)`` of all pairs, as in the paper, or ``log(1 + Σ exp(-γ))`` of every sample, on which
         mislabelled samples have less influence.
+    label_noise : float
+        Share of labels that are drawn at random, at least 0 and below 1; with the log loss of trees only. The
+        loss is then that of ``(1 - label_noise) p + label_noise / n_classes`` in place of the probability p,
+        which makes it nonconvex.
     pool : int
         Learners a pass returns, of each class or shared; 1 is the algorithm of the paper.
     max_sweeps : int
@@ -96,6 +100,7 @@ class BoostingOptions:
     family: str = "auto"
     learners: str = "class"
     loss: str = EXPONENTIAL
+    label_noise: float = 0.0
     pool: int = 40
     max_sweeps: int = 3
     learning_rate: float = 1.0
@@ -123,6 +128,11 @@ class BoostingOptions:
                 raise BigmcError(f"{name} is {value!r}", f"use one of {', '.join(known)}")
         if self.family == "ray" and self.max_depth > 1:
             raise BigmcError("rays have a single cut", "give max_depth=1, or another family")
+        if not 0.0 <= self.label_noise < 1.0:
+            raise BigmcError(f"label_noise is {self.label_noise}", "give a number from 0 to below 1")
+        if self.label_noise > 0.0 and (self.loss != LOG_LOSS or not self.grows_trees):
+            cure = "give the loss log_loss, and a max_depth of 2 or more"
+            raise BigmcError("label noise is for trees with the log loss", cure)
         if not 0.0 < self.column_share <= 1.0:
             raise BigmcError(f"column_share is {self.column_share}", "give a number above 0, at most 1")
         if not 0.0 <= self.min_frequency < 1.0:
@@ -179,4 +189,6 @@ class BoostingOptions:
         options = {name: value for name, value in asdict(self).items() if name not in _WHEN_TO_END}
         if self.loss == EXPONENTIAL:  # as before there was a choice
             del options["loss"]
+        if self.label_noise == 0.0:
+            del options["label_noise"]
         return options

@@ -7,7 +7,8 @@ it is rebuilt from the weights before every pass, so nothing drifts and nothing 
 With the log loss, ``P(w) = ||w||_1 + r sum_i v_i log(1 + sum_y exp(-gamma_iy))``. A descent keeps the factor
 ``1 / (1 + sum_y exp(-gamma_iy))`` of every row that it had before: as the logarithm is concave, the sum of
 the exponentials with these factors bounds the loss from above and touches it there, so that P falls
-(majorisation and minimisation).
+(majorisation and minimisation). The loss with label noise is a concave function of that one, and the same
+holds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import Visits, Weighted
 from bigmc.kernels.boosting.cuts import LANES
 from bigmc.kernels.boosting.descent import WORD
-from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh, weigh_by_log_loss
+from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh
 from bigmc.solvers.boosting.options import EXPONENTIAL, LOG_LOSS
 from bigmc.solvers.boosting.predictions import Responses, Signed
 
@@ -108,15 +109,19 @@ class Point:
     load: float
     held_loss: float
     held_error: float
-    loss: str = EXPONENTIAL
+    log_loss: bool = False
+    label_noise: float = 0.0
 
     def lower_bound(self, sigma: float) -> float:
         """Return a lower bound of the optimum over all learners whose scores are at most `sigma`.
 
         Any ``s lambda`` with ``s sigma <= 1`` is feasible in the dual; the best s is used. With the log
-        loss, the value of the dual is concave in s, 0 at 0, and ``mass + load`` at 1.
+        loss, the value of the dual is concave in s, 0 at 0, and ``mass + load`` at 1. With label noise, P is
+        not convex, and the bound minus infinity.
         """
-        if self.loss == LOG_LOSS:
+        if self.label_noise:
+            return -np.inf
+        if self.log_loss:
             return max(0.0, self.mass + self.load) / max(1.0, sigma)
         if self.mass <= 0:
             return 0.0
@@ -141,6 +146,8 @@ class Master:
     learning_rate : float
         Part of the way to its best value that a visit moves a weight.
     loss : {"exponential", "log_loss"}
+    label_noise : float
+        Share of labels that are drawn at random.
 
     Attributes
     ----------
@@ -160,6 +167,7 @@ class Master:
         seed: int,
         learning_rate: float = 1.0,
         loss: str = EXPONENTIAL,
+        label_noise: float = 0.0,
     ) -> None:
         self.responses = responses
         self.labels = responses.labels
@@ -169,7 +177,8 @@ class Master:
         self.n_sweeps = 0
         self._seed = seed
         self._rate = learning_rate
-        self._loss = loss
+        self._is_log_loss = loss == LOG_LOSS
+        self._label_noise = label_noise
         self._weight = sample_weight
         self.u = np.empty((len(self.labels), -(-n_classes // LANES) * LANES), dtype)
         self._t = np.zeros(responses.n_padded, dtype)
@@ -200,16 +209,14 @@ class Master:
 
     def rebuild(self, engine: Engine) -> Point:
         """Compute u from the weights, and the sums for the bounds, all in float64."""
-        learners = self.weighted()
-        weigh_rows = weigh_by_log_loss if self._loss == LOG_LOSS else weigh
+        learners, loss_of = self.weighted(), (self._is_log_loss, self._label_noise)
 
         def work(tile: tuple[int, int]) -> tuple[float, float, float, int, int]:
             first, stop = tile
             scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
             self.responses.add_scores(learners, first, scores)
-            sums: tuple[float, float, float, int, int] = weigh_rows(
-                scores, self.labels[first:stop], self._weight[first:stop], self.u[first:stop]
-            )
+            labels, weight, u = self.labels[first:stop], self._weight[first:stop], self.u[first:stop]
+            sums: tuple[float, float, float, int, int] = weigh(*loss_of, scores, labels, weight, u)
             return sums
 
         total = np.zeros(5)
@@ -218,7 +225,7 @@ class Master:
         loss, load, held_loss, wrong, held = total.tolist()
         mass = self.r * loss
         held_loss, wrong = (held_loss / held, wrong / held) if held else (np.nan, np.nan)
-        return Point(self.norm + mass, mass, self.r * load, held_loss, wrong, self._loss)
+        return Point(self.norm + mass, mass, self.r * load, held_loss, wrong, *loss_of)
 
     def _joint_step(self, before: NDArray[np.float64], engine: Engine) -> None:
         """Continue in the direction in which all weights have moved since `before`, as long as it pays.
@@ -303,7 +310,7 @@ class Master:
                 fold(c, self._t, self._before, self.labels, self.u)
             if worst <= tolerance:
                 break
-            if number % _JOINT_EVERY == 0 and max_sweeps > 1 and self._loss == EXPONENTIAL:
+            if number % _JOINT_EVERY == 0 and max_sweeps > 1 and not self._is_log_loss:
                 self._joint_step(before, engine)
                 before = self._all_weights()
 

@@ -111,6 +111,7 @@ def solve(
         options.seed,
         options.learning_rate,
         options.loss,
+        options.label_noise,
     )
     fingerprint = {
         **options.fingerprint(),
