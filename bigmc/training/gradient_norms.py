@@ -48,7 +48,8 @@ def with_norms(model: Model, path: Path) -> Model:
 def digest_of(content: bytes, model: LinearModel) -> bytes:
     """Return the SHA-256 of norms, as a ``.npy`` file, and of the weights of their model."""
     digest = hashlib.sha256(content)
-    for array in (model.features, model.coef.astype(np.float64), model.intercept):
+    coef = np.add(model.coef, 0.0, dtype=np.float64)  # -0.0 becomes 0.0, as in a model stored as non-zeros
+    for array in (model.features, coef, model.intercept):
         digest.update(array.tobytes())
     return digest.digest()
 

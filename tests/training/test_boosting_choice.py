@@ -59,6 +59,15 @@ def test_labels_that_are_mostly_chance_ask_for_few_rounds(tmp_path):
     assert chosen.score(Z, truth) > model.score(Z, truth)
 
 
+def test_small_steps_are_tried_where_few_rounds_of_the_log_loss_are_best(tmp_path):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(400, 4))
+    y = (X[:, 0] * X[:, 1] + 2 * random.normal(size=400) > 0).astype(int)
+    found = choose_boosting(*searched(X, y), tmp_path)
+    assert (found.options.loss, found.n_rounds) == ("log_loss", ROUNDS[0])
+    assert any(f"rate-{SLOWER:g}" in file.name for file in tmp_path.iterdir())
+
+
 def shells(n, seed, n_columns=8):
     """Return rows, and in which quarter the sum of the squares of four columns is."""
     X = np.random.default_rng(seed).normal(size=(n, n_columns))

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError, ModelError
 from bigmc.model import load_model
 from bigmc.store.files import disk
+from bigmc.training.gradient_norms import save_norms, with_norms
 from bigmc.training.options import HeldOut
 from bigmc.training.selection import HELD_OUT_SEED
 
@@ -165,6 +167,19 @@ def test_norms_that_are_gone_or_of_another_model_change_no_later_model(dataset, 
     norms.unlink()
     api.sparse_path(dataset, to, **options)
     assert files_of(to) == expected
+
+
+def test_norms_belong_to_a_model_whose_zeros_have_signs(dataset, tmp_path):
+    path = tmp_path / "sparse.model"
+    api.train("sparse", dataset, path, alpha=1e-3)
+    trained = load_model(path)
+    coef = np.zeros(trained.coef.shape)
+    coef[:, 0], coef[:, 1:] = 1.0, -0.0  # stored as non-zeros, so the signs of the zeros are lost
+    model = replace(trained, coef=coef, gradient_norms=np.ones(trained.n_features, np.float32))
+    save_norms(model, path)
+    model.save(path)
+    assert not np.signbit(load_model(path).coef).any()
+    assert (with_norms(load_model(path), path).gradient_norms == 1).all()
 
 
 def test_a_path_spares_the_files_of_others(dataset, tmp_path):
