@@ -163,7 +163,8 @@ def _linear_parts(model: LinearModel, rows: Rows) -> NDArray[np.float64]:
     parts = np.zeros((len(values), model.n_classes))
     if len(model.features):
         used = model.features[places] == rows.indices
-        parts[used] = values[used, None] * model.coef[places[used]]
+        with np.errstate(over="ignore"):  # infinite, as the score is
+            parts[used] = values[used, None] * model.coef[places[used]]
     return parts
 
 

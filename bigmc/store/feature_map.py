@@ -36,11 +36,11 @@ class Moments:
         count = self.count + other.count
         if not count:
             return self
-        apart = other.mean - self.mean
         share = other.count / count
-        return Moments(
-            count, self.mean + share * apart, self.scatter + other.scatter + self.count * share * apart**2
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # as above
+            apart = other.mean - self.mean
+            scatter = self.scatter + other.scatter + self.count * share * apart**2
+            return Moments(count, self.mean + share * apart, scatter)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,12 @@ class FeatureMap:
         `DataError` if a feature is not finite, or too large for its square.
         """
         deviation = np.sqrt(moments.scatter / max(moments.count, 1))
-        if not (np.isfinite(moments.mean).all() and np.isfinite(deviation).all()):
-            raise DataError("a dense feature is not finite, or too large to standardise")
+        refused = np.flatnonzero(~(np.isfinite(moments.mean) & np.isfinite(deviation)))
+        if len(refused):
+            raise DataError(
+                f"dense feature {refused[0]} (counted from 0) is not finite, or too large to standardise",
+                "leave it out, or divide it by a constant",
+            )
         # Rounding gives constants a tiny deviation: treat it as 0.
         deviation[deviation <= 1e-14 * np.abs(moments.mean)] = 0.0
         chosen = 1.0 / len(deviation) if gamma is None else gamma

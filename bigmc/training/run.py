@@ -185,6 +185,9 @@ def _refuse_other(stored: Mapping[str, Any], params: Mapping[str, Any], what: st
         for name in sorted(stored.keys() | asked.keys())
         if stored.get(name) != asked.get(name)
     ]
+    if stored.get("learner") != asked.get("learner"):  # then all else differs too
+        names = (_shown(own.get("learner")) for own in (stored, asked))
+        differences = ["learner: it has {}, asked for {}".format(*names)]
     if differences:
         raise ModelError(f"{what} was made with other parameters ({', '.join(differences)})", cure)
 

@@ -39,5 +39,13 @@ def test_products_of_fourier_features_are_those_of_the_kernel(gamma, meant):
 def test_what_cannot_be_standardised_is_refused(value):
     values = X.copy()
     values[3, 1] = value
-    with pytest.raises(DataError, match="too large to standardise"):
+    with pytest.raises(DataError, match=r"dense feature 1 .* too large to standardise"):
         FeatureMap.fit(Moments.of(values), 0, None, 0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_parts_that_are_too_large_together_are_refused_without_warnings():
+    values = X.copy()
+    values[20:, 1] = 1e300
+    with pytest.raises(DataError, match="dense feature 1 "):
+        FeatureMap.fit(Moments.of(values[:20]) + Moments.of(values[20:]), 0, None, 0)

@@ -89,6 +89,10 @@ CASES = {
         "train sparse d.bigmc --to m.model --alpha 0.5",
         ["m.model", "alpha: it has 0.01, asked for 0.5", "delete it"],
     ),
+    "other learner": (
+        "train mrc d.bigmc --to m.model",
+        ['made with other parameters (learner: it has "sparse", asked for "mrc")'],
+    ),
     "other dataset": ("train sparse wide.bigmc --to m.model --alpha 0.01", ["another dataset"]),
     "target is no model": ("train sparse d.bigmc --to text.model", ["text.model", "not a bigmc model"]),
     "cut model": ("evaluate cut.model d.bigmc", ["cut.model", "train again"]),
