@@ -33,7 +33,8 @@ from bigmc.training.best_model import (
     linear_winner,
     with_class_scales,
 )
-from bigmc.training.boosting import Boosting, choose_boosting, share_for_boosting
+from bigmc.training.boosting import choose_boosting, share_for_boosting
+from bigmc.training.boosting_rounds import Boosting
 from bigmc.training.class_scales import ClassScales
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels

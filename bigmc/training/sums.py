@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.store.files.work_file import made_once
-from bigmc.training.boosting import Boosting
+from bigmc.training.boosting_rounds import Boosting
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Course, Trial, log_losses
 

@@ -16,7 +16,7 @@ from bigmc.solvers.boosting.memory_plan import CutKind, plan_memory
 from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
-from bigmc.training import boosting
+from bigmc.training import boosting, boosting_rounds
 from bigmc.training import search as trials_of_search
 from bigmc.training.boosting import DEEPER, MOST_COLUMNS, ROUNDS, SLOWER, choose_boosting
 from bigmc.training.limits import Limits
@@ -42,8 +42,9 @@ def additive(n=400):
 @pytest.fixture
 def few_rounds(monkeypatch):
     """Try numbers of rounds that take no time, and return them."""
-    monkeypatch.setattr(boosting, "ROUNDS", (2, 4))
-    monkeypatch.setattr(boosting, "MORE_ROUNDS", (8, 16))
+    for module in (boosting, boosting_rounds):
+        monkeypatch.setattr(module, "ROUNDS", (2, 4))
+    monkeypatch.setattr(boosting_rounds, "MORE_ROUNDS", (8, 16))
     return 2, 4, 8, 16
 
 
@@ -115,7 +116,7 @@ def test_a_first_trial_that_takes_too_long_ends_with_the_rounds_it_has(tmp_path,
     search, data = searched(*additive(), seconds=0.0)
     assert choose_boosting(search, data, tmp_path) is None  # after one fold of five
     assert not list(tmp_path.glob("boosting-*"))
-    monkeypatch.setattr(boosting, "TOO_LONG", math.inf)
+    monkeypatch.setattr(boosting_rounds, "TOO_LONG", math.inf)
     cut = choose_boosting(search, data, tmp_path)
     candidate, options = cut.trial.candidate, replace(cut.options, n_rounds=1)
     [none] = search.validation.judge(options, candidate, lambda model: [replace(model, stage=0)])

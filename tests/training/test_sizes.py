@@ -20,7 +20,7 @@ from bigmc.options.learners import BoostOptions
 from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
-from bigmc.training.boosting import Boosting
+from bigmc.training.boosting_rounds import Boosting
 from bigmc.training.fit import Fit
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
