@@ -67,6 +67,7 @@ def train(
         ``n_passes``, ``n_nonzero_features``, ``seconds`` and ``peak_memory_bytes`` of this call (resident
         bytes of the whole process), ``memory_limit_bytes``, and ``file_bytes_read``: bytes of the dataset's
         compressed files that this process read. ``n_passes`` counts decoded bytes, also of scratch files.
+        ``notes`` has warnings, such as of columns in different units.
 
     Raises
     ------

@@ -92,7 +92,10 @@ def _train(
             f"bigmc: warning: stopped after {result['n_passes']:.3g} passes with a gap of {gap:.3g}, above "
             f"the tolerance of {result['tol']:g}; give a larger {more} or --tol"
         )
-    show(result | work.engine.usage(), asked, beside=asked.to)
+    for note in result["notes"]:
+        work.screen.say(f"bigmc: warning: {note}")
+    shown = {name: value for name, value in result.items() if name != "notes" or asked.as_json}
+    show(shown | work.engine.usage(), asked, beside=asked.to)
 
 
 @dataclass(frozen=True, kw_only=True)

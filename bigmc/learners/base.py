@@ -22,6 +22,7 @@ from bigmc.options.label_kind import LabelKind
 from bigmc.options.learners import LearnerOptions
 from bigmc.solvers import Checkpoint
 from bigmc.store.dataset import Dataset
+from bigmc.store.feature_titles import feature_title
 
 #: Bytes of a block when searching for a column with missing values.
 _BLOCK_BYTES = 1 << 22
@@ -173,6 +174,10 @@ class Learner(ABC):
         if dataset.features.get("missing") and not self.takes_missing:
             raise _missing_values(dataset)
 
+    def data_notes(self, dataset: Dataset, model: Model) -> tuple[str, ...]:
+        """Return warnings of what in the samples may have made the model worse than it could be."""
+        return ()
+
     def weights(self, dataset: Dataset, sample_weight: ArrayLike | None = None) -> NDArray[np.float64] | None:
         """Return the product of given weights, those of the dataset and those of classes; None if all are 1.
 
@@ -227,10 +232,6 @@ def _missing_values(dataset: Dataset) -> DataError:
     for lo, hi in dataset.spans(_BLOCK_BYTES):
         missing = np.flatnonzero(np.isnan(dataset.class_statistics(lo, hi)[0]).any(axis=0))
         if len(missing):
-            feature = lo + int(missing[0])
-            features = dataset.features
-            dense = features.get("columns") or ([] if features.get("dates") else features.get("dense")) or []
-            at = feature - (dataset.n_features - len(dense))
-            name = f"column {dense[at]!r}" if at >= 0 and dense else f"feature {feature}"
+            name = feature_title(dataset, lo + int(missing[0]))
             return DataError(f"{name} has missing values, which only the boosted learner takes", cure)
     return DataError("the dataset may have missing values, which only the boosted learner takes", cure)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError
 from bigmc.learners.base import COUNT, NOT_NEGATIVE, Learner, Trained
+from bigmc.learners.feature_scales import unequal_scales
 from bigmc.learners.run import Run
 from bigmc.learners.thresholds import best_threshold
 from bigmc.model import LinearModel, Model
@@ -146,6 +147,10 @@ class SparseLearner(Learner):
         engine = run.resources.engine if dataset.path else run.context.local_engine
         threshold = best_threshold(model, dataset, run.weights, engine, run.resources.memory_limit)
         return Trained(replace(model, label_threshold=threshold))
+
+    def data_notes(self, dataset: Dataset, model: Model) -> tuple[str, ...]:
+        """Return a warning if features have so different units that only some of them are used."""
+        return unequal_scales(dataset, converged=model.certificate["gap"] <= self.tolerance)
 
     def check_labels(self, kind: LabelKind) -> None:
         """Raise an error for labels of another kind than the loss takes; see `Learner.check_labels`."""

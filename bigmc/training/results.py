@@ -21,6 +21,7 @@ class TrainResult(TypedDict):
     peak_memory_bytes: int
     memory_limit_bytes: int
     file_bytes_read: int
+    notes: list[str]
 
 
 class PathRow(TypedDict):

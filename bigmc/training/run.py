@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bigmc import budget
 from bigmc.engine import Engine, Resources
 from bigmc.engine.processes import prompt_release
-from bigmc.errors import BigmcError, ModelError
+from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.learners import Learner, learner_of
 from bigmc.model import Model, load_model
 from bigmc.progress import Progress, ProgressCallback
@@ -56,7 +56,11 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
         with folder.locked() as work, prompt_release():
             if not _is_trained(target, params, options.if_exists):
                 _claim(work, params, target)
-                trained = _trained(samples, learner, options, resources, work)
+                try:
+                    trained = _trained(samples, learner, options, resources, work)
+                except DataError:  # to resume would fail again
+                    folder.forget()
+                    raise
                 names = feature_names(data, trained.used_features, resources.memory_limit // 16)
                 if options.keep_norms:
                     save_norms(trained, target)
@@ -77,6 +81,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
         "peak_memory_bytes": budget.peak_memory(),
         "memory_limit_bytes": resources.memory_limit,
         "file_bytes_read": data.bytes_read - read_before,
+        "notes": list(learner.data_notes(samples, model)),
     }
 
 

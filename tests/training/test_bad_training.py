@@ -222,3 +222,16 @@ def test_disk_full_then_rerun(here, monkeypatch, capsys):
         assert run(monkeypatch, capsys, train)[0] == 0
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_values_too_large_are_named_and_leave_no_work(here):
+    values = np.random.default_rng(0).normal(size=(200, 2)) * [1.0, 1e300]
+    lines = [f"{a!r},{b!r},{'yn'[a < 0]}" for a, b in values.tolist()]
+    (here / "huge.csv").write_text("\n".join(["small,huge,y", *lines]))
+    api.ingest("huge.csv", "new.bigmc", label="y", dense=["small", "huge"], memory_limit="100MB")
+    options = {"loss": "huber_hinge", "alpha": 0.1, "memory_limit": "100MB"}
+    with pytest.raises(ValueError, match="not finite; look for huge or non-finite values in") as told:
+        api.train("sparse", "new.bigmc", "new.model", **options)
+    assert "'huge'" in str(told.value) or "the data" in str(told.value)
+    assert not list(here.glob("new.model*"))

@@ -59,6 +59,12 @@ class WorkFolder:
                     self.clear()
                 raise
 
+    def forget(self) -> None:
+        """Remove the work, within `locked`, where to go on with it would fail again."""
+        for entry in self.path.iterdir():
+            if entry.name != LOCK:
+                disk.try_clear(entry)
+
     def clear(self) -> None:
         """Remove the folder once the result is in place; another's is left alone."""
         if self._is_own():

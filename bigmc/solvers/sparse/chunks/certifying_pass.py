@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import Entries, GradientSums
 from bigmc.objectives import Curvature
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, decoded_blocks, of_rows
+from bigmc.store.feature_titles import gradient_not_finite
 from bigmc.store.shards.memory_shard import MAX_ROWS
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
@@ -95,10 +95,7 @@ def certifying_pass(
     bad = np.flatnonzero(~np.isfinite(total.norms))
     bad = np.union1d(bad, request.features[~np.isfinite(total.gradient).all(axis=1)])
     if len(bad):
-        raise DataError(
-            f"the gradient of feature {bad[0]} is not finite",
-            "look for huge or non-finite values in it",
-        )
+        raise gradient_not_finite(request.task.dataset, int(bad[0]))
     return total
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine, ThreadEngine
-from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import GradientSums
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.bounds import Entropies
@@ -24,6 +23,7 @@ from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.store.block import Residency, cut_ranges
 from bigmc.store.dataset import Dataset
+from bigmc.store.feature_titles import gradient_not_finite
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
 _MOST_PARTS = 64
@@ -156,10 +156,7 @@ def full_pass(
     total.gradient *= scale[:, None]
     finite = np.isfinite(total.gradient).all(axis=1)
     if not finite.all():
-        raise DataError(
-            f"the gradient of feature {job.features[~finite][0]} is not finite",
-            "look for huge or non-finite values in it",
-        )
+        raise gradient_not_finite(dataset, int(job.features[~finite][0]))
     curvature = total.curvature * scale * (scale * weight_sum / 2.0)
     margins = Margins.of(job.objective.loss, total.margins)
     entropies = Entropies(job.scales, total.entropies)

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import for_each
-from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns, entries_of
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
 from bigmc.store.block import Block
+from bigmc.store.feature_titles import gradient_not_finite
 
 #: Parts a block is cut into for the workers, whatever their number.
 _PARTS = 16
@@ -79,7 +79,7 @@ def gradient_pass(
     for part in _measured(problem, source, coef, factor, screening):
         features, violations = part.features, part.out.violations
         largest_norm = max(largest_norm, float(part.out.norms.max(initial=0.0)))
-        screening.norms[features] = part.out.norms
+        screening.norms[features] = np.minimum(part.out.norms, np.finfo(np.float32).max)
         if screening.lacks_curvatures(features):
             curvatures = _curvatures(problem, part)
             screening.curvatures[features] = np.minimum(curvatures, np.finfo(np.float32).max)
@@ -160,9 +160,7 @@ def _measured(
         for_each(problem.engine, measure, _equal_parts(block, positions), part)
         if not np.isfinite(out.norms).all():
             feature = int(features[~np.isfinite(out.norms)][0])
-            raise DataError(
-                f"the gradient of feature {feature} is not finite", "look for huge or non-finite values in it"
-            )
+            raise gradient_not_finite(source.dataset, feature)
         yield part
 
 
