@@ -142,7 +142,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
                 sample_weight=sample_weight,
                 checkpoint=checkpoint,
             )
-        for note in trained.notes + learner.data_notes(dataset, trained.model):
+        for note in trained.notes + learner.doubts(dataset, trained.model):
             warnings.warn(note, ConvergenceWarning, stacklevel=3)
         return self._take(trained.model)
 

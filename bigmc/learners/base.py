@@ -174,8 +174,8 @@ class Learner(ABC):
         if dataset.features.get("missing") and not self.takes_missing:
             raise _missing_values(dataset)
 
-    def data_notes(self, dataset: Dataset, model: Model) -> tuple[str, ...]:
-        """Return warnings of what in the samples may have made the model worse than it could be."""
+    def doubts(self, dataset: Dataset, model: Model) -> tuple[str, ...]:
+        """Return warnings of what in samples or options may have made the model worse than it could be."""
         return ()
 
     def weights(self, dataset: Dataset, sample_weight: ArrayLike | None = None) -> NDArray[np.float64] | None:

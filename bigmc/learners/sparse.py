@@ -148,9 +148,15 @@ class SparseLearner(Learner):
         threshold = best_threshold(model, dataset, run.weights, engine, run.resources.memory_limit)
         return Trained(replace(model, label_threshold=threshold))
 
-    def data_notes(self, dataset: Dataset, model: Model) -> tuple[str, ...]:
-        """Return a warning if features have so different units that only some of them are used."""
-        return unequal_scales(dataset, converged=model.certificate["gap"] <= self.tolerance)
+    def doubts(self, dataset: Dataset, model: Model) -> tuple[str, ...]:
+        """Return a warning if no feature has a weight, or units are so different that only some are used."""
+        converged = model.certificate["gap"] <= self.tolerance
+        said = unequal_scales(dataset, converged=converged)
+        if len(model.used_features) or self.settings(1.0).alpha == 0 or not converged:
+            return said
+        largest = model.history[0].get("largest_norm", 0.0)
+        less = f"less than {largest:.3g}, " if largest > 0 else "a smaller one "
+        return (f"no feature has a weight: alpha is {self.options.alpha}; give {less}or alpha=auto", *said)
 
     def check_labels(self, kind: LabelKind) -> None:
         """Raise an error for labels of another kind than the loss takes; see `Learner.check_labels`."""

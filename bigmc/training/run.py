@@ -81,7 +81,7 @@ def train(data: Dataset, target: Path, options: TrainOptions, resources: Resourc
         "peak_memory_bytes": budget.peak_memory(),
         "memory_limit_bytes": resources.memory_limit,
         "file_bytes_read": data.bytes_read - read_before,
-        "notes": list(learner.data_notes(samples, model)),
+        "notes": list(learner.doubts(samples, model)),
     }
 
 

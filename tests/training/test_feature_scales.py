@@ -1,5 +1,6 @@
 """Columns in different units are named where they make a linear model slow or worse, and only there."""
 
+import re
 import warnings
 
 import numpy as np
@@ -84,6 +85,19 @@ def test_a_column_of_a_table_has_its_name(tmp_path, columns):
     (note,) = api.train("sparse", tmp_path / "d", tmp_path / "m")["notes"]
     assert "column 'wide'" in note
     assert "column 'narrow'" in note
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_without_weights_the_largest_useful_alpha_is_named(columns, intercept):
+    values, classes = columns
+    with pytest.warns(ConvergenceWarning, match="no feature has a weight: alpha is 30") as told:
+        SparseClassifier(alpha=30, fit_intercept=intercept).fit(values, classes)
+    largest = float(re.search("less than (.*), or", str(told[0].message))[1])
+    for alpha, n_used in ((largest * 1.01, 0), (largest * 0.98, 1)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = SparseClassifier(alpha=alpha, fit_intercept=intercept, tol=1e-6).fit(values, classes)
+        assert len(np.unique(model.coef_.nonzero()[1])) == n_used
 
 
 def test_rare_words_are_not_small_values():
