@@ -73,3 +73,17 @@ def here(tmp_path_factory):
 def test_peak_above_the_bare_imports_is_within_the_limit(command, arguments, options, here):
     peak = said_number(MEASURE, json.dumps([command, arguments, options]), folder=here)
     assert peak <= int(options["memory_limit"].removesuffix("MB")) * 1_000_000
+
+
+def test_few_rows_of_many_standardized_columns_are_predicted_within_the_limit(tmp_path):
+    """Few rows of 1,000 columns at a time left so much memory unused that 119 of 64 MB were taken."""
+    rng = np.random.default_rng(0)
+    X, names = rng.normal(size=(1500, 1000)).round(4), [f"x{j}" for j in range(1000)]
+    with (tmp_path / "wide.csv").open("w") as file:
+        file.write(",".join([*names, "label"]) + "\n")
+        file.writelines(f"{','.join(map(str, row))},{row[0] > 0:d}\n" for row in X.tolist())
+    options = {"dense": ["x*"], "label": "label", "standardize": True, "engine": ThreadEngine(2)}
+    api.ingest(tmp_path / "wide.csv", tmp_path / "d.bigmc", **options)
+    api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", max_passes=3)
+    arguments = ["predict", ["m.model", "wide.csv", "p.csv"], {"memory_limit": "64MB"}]
+    assert said_number(MEASURE, json.dumps(arguments), folder=tmp_path) <= 64_000_000

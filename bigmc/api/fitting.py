@@ -142,6 +142,7 @@ def fit(
             data, kinds = _raw_data(source, target, dataset, given_options(options), resources, ahead)
             forget_tables()  # training hashes nothing
             tidy_after(data)
+            _refuse_few_groups(data, options.get("group"))
             refit = options.get("split") is None
         seconds = max(asked_seconds - (time.monotonic() - started), 0.0)
         thresholds = Thresholds(label_thresholds)
@@ -154,6 +155,15 @@ def fit(
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
+
+
+def _refuse_few_groups(data: Dataset, group: str | None) -> None:
+    """Raise `DataError` if there are so few groups that none of them is in the split to train on."""
+    if group is not None and not data.splits.get("train"):
+        raise DataError(
+            f"{group!r} has so few groups that no row is in the split 'train', because groups stay whole",
+            "leave --group out, or name a column of more groups",
+        )
 
 
 def _kinds(features: Mapping[str, Any]) -> list[str]:

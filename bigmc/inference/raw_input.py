@@ -17,7 +17,7 @@ from bigmc.inference.memory import SMALLEST_SCRATCH, divide_limit, own_copy, sma
 from bigmc.inference.part_predictor import PartPredictor, Predicted
 from bigmc.inference.prediction_plan import TASK, PredictionPlan, row_cost
 from bigmc.inference.samples import feature_spec_of
-from bigmc.ingestion.memory import BATCH_COST, DENSE_BATCH_COST, READER_BYTES, bytes_held
+from bigmc.ingestion.memory import BATCH_COST, COLUMN_BYTES, DENSE_BATCH_COST, READER_BYTES, bytes_held
 from bigmc.ingestion.parts.scan import (
     Part,
     ReadHints,
@@ -27,7 +27,7 @@ from bigmc.ingestion.parts.scan import (
     scan,
     schema,
 )
-from bigmc.ingestion.readers import MATRICES
+from bigmc.ingestion.readers import MATRICES, TEXT_FORMATS
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import RecordLimit, bytes_of_record
 from bigmc.ingestion.sources.source import Source
@@ -38,8 +38,11 @@ SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 """Bounds on the source bytes of a part, small enough that workers share a file of a few MB."""
 
 MOST_SHARE, BATCH_SHARE = 4, 4
-"""Memory allows at least this number of workers, and more if parts are smaller than the largest. A batch of
-mapped features may take a worker's bytes divided by the second."""
+"""Memory allows at least this number of workers, and more if parts are smaller than the largest. A batch
+may take a worker's bytes divided by the second."""
+
+SMALLEST_BATCH, LARGEST_BATCH = 1 << 15, 4 << 20
+"""Bounds on the source bytes of a batch."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,10 @@ class RawInput:
         held = _most_held(parts, hints)
         engine = engine.at_most(max(1, free // max(share, SMALLEST_SCRATCH + held)))
         scratch = free // engine.n_threads - held
-        mapped = feature_spec_of(model).map is not None
-        for_batch = (share if mapped else scratch) // (BATCH_SHARE * _batch_cost(model))
+        for_batch = _batch_bytes(model, sources[0], share, scratch)
         reading = ReadRequest(
             columns=hints.columns,
-            batch_bytes=int(np.clip(for_batch, 1 << 15, 4 << 20)),
+            batch_bytes=int(np.clip(for_batch, SMALLEST_BATCH, LARGEST_BATCH)),
             on_bad_row=options.on_bad_row,
             reader_bytes=READER_BYTES + max((bytes_held(part) for part in parts), default=0),
             record_limit=hints.record_limit,
@@ -154,19 +156,36 @@ def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
     return held[largest] if held else 0
 
 
+def _batch_bytes(model: ModelOutline, source: Source, share: int, scratch: int) -> int:
+    """Return the source bytes of a batch, for a worker with `scratch` bytes.
+
+    In text files of many columns a batch takes time and memory for a column however few rows it has. A batch
+    of these may therefore take all bytes of a worker: 9 rows of 1,000 columns at a time took 5 ms each.
+    """
+    n_bytes = (share if _has_fourier(model) else scratch) // _batch_cost(model)
+    n_columns = len(feature_spec_of(model).columns) if source.format in TEXT_FORMATS else 0
+    return max(n_bytes // BATCH_SHARE, min(n_bytes, COLUMN_BYTES * n_columns))
+
+
 def _batch_cost(model: ModelOutline) -> int:
     """Return the bytes in memory per source byte of a batch, including Fourier features."""
     spec = feature_spec_of(model)
-    return DENSE_BATCH_COST if spec.only_dense and spec.map is None else BATCH_COST
+    return DENSE_BATCH_COST if spec.only_dense and not _has_fourier(model) else BATCH_COST
+
+
+def _has_fourier(model: ModelOutline) -> bool:
+    """Return whether dense features become random Fourier features, and not standardised ones at most."""
+    feature_map = feature_spec_of(model).map
+    return feature_map is not None and feature_map.fourier > 0
 
 
 def _share(model: ModelOutline, free: int, largest: int) -> int:
     """Return the bytes of a worker, which do not depend on the number of workers, as results must not.
 
-    `largest` are those of a part of the largest size: each is a row group of the result. The products of a
-    feature map with a batch depend on the rows of the batch, in the last bits.
+    `largest` are those of a part of the largest size: each is a row group of the result. The products of
+    Fourier features with a batch depend on the rows of the batch, in the last bits.
     """
-    if feature_spec_of(model).map is not None:
+    if _has_fourier(model):
         largest = max(largest, BATCH_SHARE * _batch_cost(model) * LARGEST_PART)
     return max(SMALLEST_SCRATCH, min(largest, free // MOST_SHARE))
 

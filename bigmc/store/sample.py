@@ -46,21 +46,24 @@ def draw_groups(
 ) -> tuple[Dataset, NDArray[np.int64]]:
     """Return about `share` of the groups of a dataset, like `draw_rows`; of the rows, if it has no groups.
 
-    At least one group is drawn, and one is not; `DataError` if all samples belong to one group.
+    Samples in memory without groups may have ids that several share, which then are the groups. At least one
+    group is drawn, and one is not; `DataError` if all samples belong to one group.
     """
     _check_share(share)
     least, largest = 1.0, 0.0
     for shard in dataset.shards:
-        column = _group_column(shard)
+        column = _key_column(shard)
         if column is None:
             return draw_rows(dataset, share, seed, engine)
         shares = hashed_shares(column.to_numpy(), seed)
         least, largest = min(least, shares.min(initial=1.0)), max(largest, shares.max(initial=0.0))
+    if least == largest and dataset.n_samples == 1:
+        return draw_rows(dataset, share, seed, engine)
     if least == largest:
         raise DataError("all samples belong to one group", "leave --group out, or name another column")
 
     def taken(shard: Shard) -> NDArray[np.bool_]:
-        column = _group_column(shard)
+        column = _key_column(shard)
         assert column is not None
         shares = hashed_shares(column.to_numpy(), seed)
         drawn: NDArray[np.bool_] = (shares < share) | (shares == least)
@@ -93,6 +96,14 @@ def _group_column(shard: Shard) -> pa.ChunkedArray | None:
     except (DataError, KeyError):
         return None
     return None if column.null_count else column
+
+
+def _key_column(shard: Shard) -> pa.ChunkedArray | None:
+    """Return the hashes of the groups, or else the ids of a shard in memory; None for one on disk."""
+    column = _group_column(shard)
+    if column is None and isinstance(shard, MemoryShard):
+        return shard.table(["row_id"]).column("row_id")
+    return column
 
 
 def _check_share(share: float) -> None:

@@ -217,7 +217,7 @@ def _labels(y: ArrayLike) -> NDArray[Any]:
     """Return labels as an array; `DataError` if one is missing."""
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     given = y if isinstance(y, list | tuple) else labels  # NumPy turns NaN among texts into the text "nan"
-    for row, label in enumerate(given) if labels.dtype.kind in "OUT" else ():
+    for row, label in enumerate(given) if labels.dtype.kind in "OUTf" else ():
         if _is_missing(label):
             raise DataError(
                 f"row {row}: the label is missing ({label})", "leave the row out, or give its label"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
+from bigmc.errors import DataError
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import hashed_shares, holdout_keys
 from bigmc.training.ridges import Ridges
@@ -66,3 +67,20 @@ def cross_validated(sample: Dataset, engine: Engine, seed: int) -> list[Fold]:
 
 def _folds_of(sample: Dataset, engine: Engine, fold_of: NDArray[np.int_]) -> list[Fold]:
     return [Fold.of(sample, np.flatnonzero(fold_of == number), engine) for number in np.unique(fold_of)]
+
+
+def nothing_to_learn(sample: Dataset) -> DataError:
+    """Return the error where all rows that are not held out, and have a weight, are of one class."""
+    n, weights = sample.n_samples, sample.sample_weights()
+    if weights is not None and not weights.any():
+        return DataError(f"all {n:,} rows to learn from have a weight of 0", "give rows a weight above 0")
+    n_groups = len(np.unique(holdout_keys(sample)))
+    if n_groups < n:
+        return DataError(
+            f"{n:,} rows in {n_groups:,} groups: without the groups held out, all are of one class",
+            "leave --group out, or name a column whose groups have rows of several classes",
+        )
+    return DataError(
+        f"{n:,} rows with their labels are too few: without those held out, all are of one class",
+        "give more rows of the rare classes; bigmc train holds none out",
+    )

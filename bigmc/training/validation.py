@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine, Resources
-from bigmc.errors import DataError
 from bigmc.learners import learner_of
 from bigmc.model import Model
 from bigmc.options.learners import LearnerOptions, SparseOptions
@@ -23,7 +22,7 @@ from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_groups
 from bigmc.store.weighting import Weighting
-from bigmc.training.folds import Fold, cross_validated
+from bigmc.training.folds import Fold, cross_validated, nothing_to_learn
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for
 from bigmc.training.ridges import Ridges
@@ -87,10 +86,7 @@ class Validation:
         ):
             self._folds, valid = folds, self.sample
         if not all(fold.can_learn(self.sample) for fold in self._folds):
-            raise DataError(
-                f"{n:,} rows with their labels are too few: without those held out, all are of one class",
-                "give more rows of the rare classes; bigmc train holds none out",
-            )
+            raise nothing_to_learn(self.sample)
         self._keeps_problems = keeps_problems(self.sample, limits, len(self._folds))
         self._truth = Truth.of(valid, thresholds)
         self._kept: dict[Candidate, NDArray[np.float64]] = {}

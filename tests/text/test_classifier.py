@@ -74,6 +74,15 @@ def test_missing_labels_are_refused_with_their_row(missing):
             TextClassifier(analyzer="word").fit(texts, y)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_missing_label_among_numbers_is_refused_with_its_row():
+    texts, labels = documents(20)
+    numbers = [float(label == "fish") for label in labels[:19]]
+    for y in ([*numbers, np.nan], np.array([*numbers, np.nan]), pd.Series([*numbers, pd.NA], dtype="Int64")):
+        with pytest.raises(DataError, match="row 19: the label is missing"):
+            TextClassifier(analyzer="word").fit(texts, y)
+
+
 def test_features_are_as_few_as_asked_for_and_chosen_by_their_weights():
     """Of 1,500 words that say nothing and ten that decide, these ten are kept."""
     generator = np.random.default_rng(3)

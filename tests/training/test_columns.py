@@ -371,6 +371,9 @@ def test_a_stream_is_to_be_ingested_before_a_fit(tmp_path, named):
     rows = [{"c": f"word{i % 7}", "y": "ab"[i % 2]} for i in range(60)]
     with pytest.raises(DataError, match="a pipe or a stream; make a dataset with bigmc ingest"):
         bigmc.fit(iter(rows), tmp_path / "m", label="y", **named)
+    with pytest.raises(DataError, match="one row, not a source of rows; pass a data frame of the rows, or"):
+        bigmc.fit(rows, tmp_path / "m", label="y", **named)
     assert not list(tmp_path.iterdir())
+    assert bigmc.fit(pd.DataFrame(rows), tmp_path / "f", label="y", time_limit=0, **named)["n_classes"] == 2
     bigmc.ingest(iter(rows), to=tmp_path / "d", text="c", label="y")
     assert bigmc.fit(tmp_path / "d", tmp_path / "m", time_limit=0)["n_classes"] == 2

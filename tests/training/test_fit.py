@@ -325,6 +325,12 @@ def test_a_class_of_one_row_of_two_is_refused():
         Validation(data, ThreadEngine(1), Limits(1 << 30))
 
 
+def test_weights_that_are_all_0_are_named_and_not_few_rows(tmp_path):
+    rows = pd.DataFrame({"x": RNG.normal(size=90), "label": ["a", "b", "c"] * 30, "weight": 0})
+    with pytest.raises(DataError, match="have a weight of 0; give rows a weight above 0"):
+        bigmc.fit(rows, tmp_path / "m.model", label="label", weight="weight")
+
+
 def test_a_table_without_rows_says_so(tmp_path):
     with pytest.raises(DataError, match="no rows"):
         bigmc.fit(pd.DataFrame({"a": [], "y": []}), tmp_path / "m.model", label="y")

@@ -130,3 +130,38 @@ def test_the_column_of_the_hashes_is_not_to_be_taken(tmp_path):
     rows = table().assign(group_hash=1)
     with pytest.raises(DataError):
         bigmc.ingest(rows, tmp_path / "d", text="text", label="label", keep=["group_hash"])
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [(1, "all samples belong to one group; leave --group out"), (2, None), (3, None)],
+)
+def test_a_fit_of_texts_in_few_groups(groups, said, tmp_path):
+    """Of texts in two groups, often none was held out to choose n-grams: "a sample of rows is empty"."""
+    rows = table()[:600].assign(who=np.arange(600) // 2 % groups)
+    options = {"text": "text", "label": "label", "group": "who", "split": "train=1", "time_limit": 0.0}
+    if said is None:
+        assert bigmc.fit(rows, tmp_path / "m", **options)["trials"]
+    else:
+        with pytest.raises(DataError, match=said):
+            bigmc.fit(rows, tmp_path / "m", **options)
+
+
+def test_groups_of_one_class_each_are_named_and_not_few_rows(tmp_path):
+    rows = pd.DataFrame({"x": np.arange(300.0), "label": np.repeat(["a", "b"], 150)})
+    with pytest.raises(DataError, match="300 rows in 2 groups: without the groups held out, all are of one"):
+        bigmc.fit(rows.assign(who=rows.label), tmp_path / "m", label="label", group="who", split="train=1")
+
+
+def test_one_group_in_the_test_split_is_named(tmp_path):
+    """Some of these groups go to train as a whole, others to test."""
+    said = []
+    for who in range(6):
+        rows = pd.DataFrame({"x": np.arange(30.0), "label": ["a", "b"] * 15, "who": f"g{who}"})
+        with pytest.raises(DataError) as refused:
+            bigmc.fit(rows, tmp_path / f"m{who}", label="label", group="who", split="train=0.5,test=0.5")
+        said.append(str(refused.value))
+    assert {text.split(";")[0] for text in said} == {
+        "all samples belong to one group",
+        "'who' has so few groups that no row is in the split 'train', because groups stay whole",
+    }

@@ -48,7 +48,10 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
     elif hasattr(item, "dask") and hasattr(item, "chunks") and hasattr(item, "blocks"):
         kind = "dask"
     elif isinstance(item, Mapping):
-        raise DataError(f"{name}: one row, not a source of rows", "pass an iterator of the rows: iter(rows)")
+        raise DataError(
+            f"{name}: one row, not a source of rows",
+            "pass a data frame of the rows, or to bigmc.ingest an iterator of them: iter(rows)",
+        )
     else:
         raise DataError(
             f"{name}: not a source of samples",
