@@ -109,6 +109,7 @@ class Certifier:
         scales = entropy_scales(task.objective, last_scale)
         dual = dual_point(task, self._plan, spill, point)
         moved, candidates = dual.moved, measured_at(task, spill, dual.point)
+        del dual  # its gradients would stay beside what the pass adds up
         chosen = np.setdiff1d(chosen, candidates.features, assume_unique=True)
         request, rough = self._request(chosen, scales, candidates.features), norms is Norms.ROUGH
         written = np.empty(0, np.int64)

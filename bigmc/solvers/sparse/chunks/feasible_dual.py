@@ -99,7 +99,7 @@ class MovedSamples:
     @property
     def coef(self) -> Coefficients:
         """The weights of these samples, made anew: of each of many chunks few change."""
-        return self.of_others.updated([(self.features, self.rows.astype(np.float64))])
+        return self.of_others.updated([(self.features, self.rows)])
 
     def rounded(self) -> MovedSamples:
         """Return the same with weights of single precision."""
