@@ -1,4 +1,4 @@
-"""What `bigmc warm` compiles: all that fits and predictions in memory need after it."""
+"""What `bigmc warm` compiles: all that usual fits, trainings and predictions in memory need after it."""
 
 import json
 import os
@@ -43,11 +43,21 @@ lines = "".join(f"{','.join(map(str, row))},c{i % 3}\\n" for i, row in enumerate
 (to / "numbers.csv").write_text("a,b,c,d,label\\n" + lines)
 bigmc.fit(to / "numbers.csv", to / "numbers.model", dense=list("abcd"), label="label")
 bigmc.load_model(to / "numbers.model").predict(numbers)
+rows, words = 150_000, [" ".join(f"u{j * j % (k + 7)}" for j in range(8)) for k in range(900)]
+with open(to / "many.csv", "w") as file:
+    file.write("text,x,label\\n" + " ".join(f"v{i}" for i in range(200_000)) + ",0,d0\\n")
+    for i in range(rows):
+        file.write(f"class{i * i % 4} {words[i % 900]},{i % 4 + generator.random():.5f},d{i * i % 4}\\n")
+api.ingest(to / "many.csv", to / "many", text="text", label="label")
+api.ingest(to / "many.csv", to / "numbers", dense="x", label="label", weighting="scaled")
+api.train("sparse", to / "many", to / "many.sparse")
+api.train("sparse", to / "numbers", to / "numbers.sparse", alpha=0.0, ridge=1e-3, loss="log_loss",
+          fit_intercept=True)
 print(json.dumps(sorted(compiled() - known)))
 """
 
 
-def test_nothing_is_compiled_by_fits_after_it(tmp_path: Path) -> None:
+def test_nothing_is_compiled_by_fits_and_trainings_after_it(tmp_path: Path) -> None:
     root = str(Path(bigmc.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, tmp_path],

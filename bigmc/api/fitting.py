@@ -283,9 +283,12 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources:
 def _refuse_stream(source: Any) -> None:
     """Raise an error for a source whose rows come only once, where some are tried before all are read."""
     from bigmc.ingestion.parts.spool import read_once
+    from bigmc.ingestion.sources.in_memory import COLLECT, is_lazy_frame
 
+    before = "a fit looks at rows before it reads them all, which it cannot do with a"
+    dataset = "make a dataset with bigmc ingest, and fit that"
+    items = source if isinstance(source, list | tuple) else [source]
+    if any(is_lazy_frame(item) for item in items):
+        raise DataError(f"{before} lazy frame", f"{COLLECT}; if its rows do not fit into memory, {dataset}")
     if read_once(source):
-        raise DataError(
-            "a fit looks at rows before it reads them all, which it cannot do with a pipe or a stream",
-            "make a dataset with bigmc ingest, and fit that",
-        )
+        raise DataError(f"{before} pipe or a stream", dataset)

@@ -1,4 +1,4 @@
-"""Compile all kernels before they are needed, for example while building an image."""
+"""Compile the usual kernels before they are needed, for example while building an image."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ import numpy as np
 
 from bigmc.progress import ProgressCallback, silent
 
+MEMORY = "200MB"
 N_ROWS, N_CLASSES = 240, 3
 N_OWN_WORDS = 10
 """Unique words per text; with so many features a fit uses dual coordinate descent."""
+N_MANY_ROWS = 140_000
+"""Rows whose scores a training keeps in single precision, for which it has kernels of their own
+(`bigmc.solvers.sparse.memory_plan`)."""
+N_LONG_WORDS = 140_000
+"""Words of a text whose counts need a larger table than that of usual texts."""
+OF_NUMBERS = {"alpha": 0.0, "ridge": 1e-4, "loss": "log_loss", "fit_intercept": True}
+"""Options of the linear models of standardised numbers that a fit trains."""
 
 
 class WarmResult(TypedDict):
@@ -28,10 +36,11 @@ class WarmResult(TypedDict):
 
 
 def warm(*, progress: ProgressCallback = silent) -> WarmResult:
-    """Run every learner and some fits on a few artificial rows to compile and cache their kernels.
+    """Run every learner and some fits on artificial rows to compile and cache their usual kernels.
 
     Numba keeps compiled kernels in the folder ``NUMBA_CACHE_DIR``, or beside the package. Processes that
-    find them there start without compiling.
+    find them there compile only what is left: mainly the training on data larger than memory, and of
+    losses and penalties that are not used by default.
 
     Parameters
     ----------
@@ -61,17 +70,18 @@ def warm(*, progress: ProgressCallback = silent) -> WarmResult:
     with TemporaryDirectory(prefix="bigmc-warm-") as name:
         folder = Path(name)
         rows = write_rows(folder / "rows.csv")
-        make = functools.partial(ingest, rows, label="label", memory_limit="200MB", progress=progress)
+        make = functools.partial(ingest, rows, label="label", memory_limit=MEMORY, progress=progress)
         make(folder / "text", text="text")
         make(folder / "dense", dense=["x", "y"])
         for number, (learner, data, options) in enumerate(trainings):
             model = folder / f"{number}.model"
-            train(learner, folder / data, model, memory_limit="200MB", progress=progress, **options)
-            evaluate(model, folder / data, memory_limit="200MB", progress=progress)
+            train(learner, folder / data, model, memory_limit=MEMORY, progress=progress, **options)
+            evaluate(model, folder / data, memory_limit=MEMORY, progress=progress)
             for source in (rows, folder / data):
                 to = folder / f"{number}-{source.name}.parquet"
-                predict(model, source, to, scores=True, memory_limit="200MB", progress=progress)
+                predict(model, source, to, scores=True, memory_limit=MEMORY, progress=progress)
         _fit_all(folder, rows, progress)
+        _train_on_many_rows(folder, progress)
     used = sorted({learner for learner, _, _ in trainings})
     return {"seconds": time.monotonic() - started, "learners": used}
 
@@ -89,7 +99,7 @@ def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
     )
     for number, (source, columns) in enumerate(fits):
         target = folder / f"fit-{number}.model"
-        fit(source, target, label="label", memory_limit="200MB", progress=progress, **columns)
+        fit(source, target, label="label", memory_limit=MEMORY, progress=progress, **columns)
         model = load_model(target)
         if "text" in columns:
             model.predict(["word1 Word2 wörd3"])
@@ -97,6 +107,41 @@ def _fit_all(folder: Path, rows: Path, progress: ProgressCallback) -> None:
             model.explain("word1 word2")
         else:
             model.predict(np.array([[0.5, 1.0]]))
+
+
+def _train_on_many_rows(folder: Path, progress: ProgressCallback) -> None:
+    """Train linear models whose scores are in single precision."""
+    from bigmc.api.data import ingest
+    from bigmc.api.training import train
+
+    rows = _write_many_rows(folder / "many.csv")
+    make = functools.partial(ingest, rows, label="label", memory_limit=MEMORY, progress=progress)
+    make(folder / "many-texts", text="text")
+    make(folder / "many-numbers", dense=["x", "y"], weighting="scaled")
+    trainings: tuple[tuple[str, Mapping[str, Any]], ...] = (
+        ("texts", {"alpha": 1e-3}),
+        ("texts", {"alpha": 1e-3, "loss": "multitask_squared_hinge"}),
+        ("texts", {}),
+        ("numbers", {}),
+        ("numbers", OF_NUMBERS),
+    )
+    for number, (data, options) in enumerate(trainings):
+        model = folder / f"many-{number}.model"
+        train("sparse", folder / f"many-{data}", model, memory_limit=MEMORY, progress=progress, **options)
+
+
+def _write_many_rows(path: Path) -> Path:
+    """Write many short rows whose classes overlap, one of them with a long text."""
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "x", "y", "label"])
+        writer.writerow([" ".join(f"long{i}" for i in range(N_LONG_WORDS)), 0, 0, "class 0"])
+        for i in range(N_MANY_ROWS):
+            c = i * i % 7 % N_CLASSES
+            words = f"word{(c + (i % 5 == 0)) % N_CLASSES} all word{i % 11} word{i % 257}"
+            x, y = round(c + i % 1009 / 1009, 4), round(i % 997 / 499 - c, 4)  # not exact as float32
+            writer.writerow([words, x, y, f"class {c}"])
+    return path
 
 
 def write_texts(path: Path, label: Callable[[int], str | list[str]] = "class {}".format) -> Path:

@@ -32,6 +32,7 @@ from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.label_sets import SETS, column_of_indicator, pairs_of, right_sets
+from bigmc.store.shards.plain_labels import plain_labels
 from bigmc.store.weighting import Weighting
 
 #: Parameters that say how a model is computed, not which; models do not record them.
@@ -215,7 +216,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         matches count as right.
         """
         if not isinstance(X, Dataset):
-            return float(super().score(X, y, sample_weight))
+            return float(super().score(X, plain_labels(y), sample_weight))
         check_is_fitted(self)
         if y is not None:
             raise DataError("a dataset already has labels", "call score(dataset) without y")
@@ -263,7 +264,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def _labelled(self, X: Any, y: Any) -> Dataset:
         """Return the input of `fit` as a dataset."""
         if not isinstance(X, Dataset):
-            return self._dataset(X, y)
+            return self._dataset(X, plain_labels(y))
         if y is not None:
             raise DataError("a dataset already has labels", "call fit(dataset) without y")
         self.__dict__.pop("feature_names_in_", None)
@@ -283,7 +284,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         if sets:
             classes, codes = np.arange(np.shape(y)[1]), column_of_indicator(y)
         else:
-            labels = column_or_1d(y.compute() if is_lazy(y) else y, warn=True)
+            labels = column_or_1d(plain_labels(y.compute()) if is_lazy(y) else y, warn=True)
             check_classification_targets(labels)
             classes, numbers = np.unique(labels, return_inverse=True)
             codes = numbers.astype(np.int32)

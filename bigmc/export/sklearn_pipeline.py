@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.model import LinearModel, Model
+from bigmc.model.calibration import SOFTMAX, Calibration
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -18,13 +20,17 @@ _CURE = "predict with bigmc itself"
 
 
 def to_sklearn(model: Model) -> Pipeline:
-    """Return a fitted pipeline with the same decisions.
+    """Return a fitted pipeline with the same labels and probabilities.
 
     A model of one text column becomes ``HashingVectorizer``, ``TfidfTransformer`` or ``Normalizer``, and
     ``LogisticRegression``, and takes a list of texts; a model of arrays or dense columns leaves out the
-    vectoriser. ``predict`` and ``decision_function`` are those of the model, the latter in double precision
-    and, with two classes, the second score less the first; ``predict_proba`` is the model's only where its
-    loss is the log loss and it was not calibrated.
+    vectoriser. ``predict`` and ``predict_proba`` are those of the model, in double precision. A model whose
+    probabilities are no softmax of its scores has further steps before the last, which compute them.
+
+    ``decision_function`` is that of the model if it was not calibrated, and otherwise the logarithm of the
+    probabilities but for a constant of each row; with two classes, the second less the first. A model
+    without probabilities, or with those of the minimax rule, ends in ``LinearSVC``, which has no
+    ``predict_proba``.
 
     Raises
     ------
@@ -32,21 +38,90 @@ def to_sklearn(model: Model) -> Pipeline:
         If scikit-learn has no equal: trees, sets of labels, several or categorical columns, mapped features,
         binary weighting of columns.
     """
-    from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
 
     linear = linear_model(model)
-    steps = [*_vectorizer(linear), *_weighting(linear)]
-    weights, intercept = linear.weights().astype(np.float64), linear.intercept
-    if linear.n_classes == 2:
+    return Pipeline([*_vectorizer(linear), *_weighting(linear), *_scoring(linear)])
+
+
+def _scoring(model: LinearModel) -> list[tuple[str, Any]]:
+    """Return the steps from features to labels and probabilities."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    calibration = model.calibration_of_scores
+    scale = 1.0 if calibration is None else calibration.scale
+    weights, intercept = model.weights().astype(np.float64) * scale, model.intercept * scale
+    if calibration is None:
+        return [("classifier", _linear(LinearSVC(), model, weights, intercept))]
+    if calibration.link == SOFTMAX and not calibration.label_noise:
+        return [("classifier", _linear(LogisticRegression(), model, weights, intercept))]
+    # The softmax of logarithms of probabilities is these probabilities.
+    identity, zeros = scipy.sparse.csr_array(np.eye(model.n_classes)), np.zeros(model.n_classes)
+    last = ("classifier", _linear(LogisticRegression(), model, identity, zeros))
+    offset = 0.0 if calibration.link == SOFTMAX else calibration.offset
+    return [*_scores(weights, intercept + offset), *_log_probabilities(calibration, model.n_classes), last]
+
+
+def _linear(classifier: Any, model: LinearModel, weights: Any, intercept: NDArray[np.float64]) -> Any:
+    """Return a linear classifier of scikit-learn with weights of shape (n_classes, n_inputs)."""
+    if model.n_classes == 2:  # one row of weights, for the second class
         weights, intercept = weights[[1]] - weights[[0]], intercept[[1]] - intercept[[0]]
-    classifier = LogisticRegression()
-    classifier.classes_ = np.asarray(linear.classes)
+    classifier.classes_ = np.asarray(model.classes)
     classifier.coef_ = scipy.sparse.csr_matrix(weights)  # scikit-learn's own sparse form of weights
     classifier.intercept_ = intercept
-    classifier.n_features_in_ = linear.n_features
-    classifier.n_iter_ = np.array([linear.n_iter])
-    return Pipeline([*steps, ("classifier", classifier)])
+    classifier.n_features_in_ = weights.shape[1]
+    classifier.n_iter_ = np.array([model.n_iter])
+    return classifier
+
+
+def _scores(weights: Any, intercept: NDArray[np.float64]) -> list[tuple[str, Any]]:
+    """Return the steps from features to the score of every class.
+
+    Of the transformers that multiply by a matrix, only that of random projections takes a sparse one.
+    """
+    from sklearn.random_projection import SparseRandomProjection
+
+    product = SparseRandomProjection(n_components=weights.shape[0], dense_output=True)
+    product.components_ = scipy.sparse.csr_matrix(weights)
+    product.n_components_, product.n_features_in_ = weights.shape
+    return [("scores", product), ("intercept", _affine(np.ones_like(intercept), intercept))]
+
+
+def _log_probabilities(calibration: Calibration, n_classes: int) -> list[tuple[str, Any]]:
+    """Return the steps from scaled scores to logarithms of probabilities, as `Calibration.probabilities`.
+
+    The logarithms may lack a constant of each row.
+    """
+    from scipy.special import log_expit, softmax
+    from sklearn.preprocessing import FunctionTransformer
+
+    steps: list[tuple[str, Any]] = []
+    ones = np.ones(n_classes)
+    if calibration.link != SOFTMAX:
+        steps += [("sigmoid", FunctionTransformer(log_expit))]
+        if calibration.power != 1.0:
+            steps += [("power", _affine(calibration.power * ones))]
+    if calibration.label_noise:
+        clean, uniform = 1.0 - calibration.label_noise, calibration.label_noise / n_classes
+        steps += [
+            ("softmax", FunctionTransformer(softmax, kw_args={"axis": 1})),
+            ("label_noise", _affine(clean * ones, uniform * ones)),
+            ("logarithm", FunctionTransformer(np.log)),
+        ]
+    return steps
+
+
+def _affine(factor: NDArray[np.float64], offset: NDArray[np.float64] | None = None) -> Any:
+    """Return the transformer that multiplies columns by factors and adds offsets."""
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler(with_mean=offset is not None)
+    scaler.n_features_in_ = len(factor)
+    scaler.mean_ = None if offset is None else -offset / factor
+    scaler.scale_ = 1.0 / factor
+    scaler.var_ = np.square(scaler.scale_)
+    return scaler
 
 
 def linear_model(model: Model) -> LinearModel:
@@ -87,17 +162,12 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
 def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
     """Return the step that weights values, if they are weighted."""
     from sklearn.feature_extraction.text import TfidfTransformer
-    from sklearn.preprocessing import Normalizer, StandardScaler
+    from sklearn.preprocessing import Normalizer
 
     if model.weighting.binary:
         raise ModelError("the model applies binary weighting after hashing, scikit-learn before it", _CURE)
     if model.weighting.scaled:
-        scaler = StandardScaler(with_mean=False)
-        scaler.n_features_in_ = model.n_features
-        scaler.mean_ = None
-        scaler.scale_ = 1.0 / np.asarray(model.column_scale, np.float64)
-        scaler.var_ = np.square(scaler.scale_)
-        return [("weighting", scaler)]
+        return [("weighting", _affine(np.asarray(model.column_scale, np.float64)))]
     if model.column_scale is not None:
         step = TfidfTransformer(norm="l2" if model.weighting.l2 else None)
         step.n_features_in_ = model.n_features

@@ -20,6 +20,7 @@ from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expa
 from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_array, plain_columns
 from bigmc.ingestion.readers.rejects import Reject
+from bigmc.ingestion.sources.in_memory import COLLECT, is_lazy_frame
 from bigmc.ingestion.sources.mixed_values import as_texts, loses_times, only_unicode
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
@@ -75,9 +76,9 @@ class SampleReader:
             yield from self._file_tables(data)
             return
         if _is_no_list(data):
+            kinds = "give a list of dicts or texts, a data frame or an Arrow table"
             raise DataError(
-                f"a {type(data).__name__} is no list of samples",
-                "give a list of dicts or texts, a data frame or an Arrow table",
+                f"a {type(data).__name__} is no list of samples", COLLECT if is_lazy_frame(data) else kinds
             )
         if isinstance(data, pa.ChunkedArray):
             data = data.combine_chunks()

@@ -109,6 +109,10 @@ class MinimaxModel(LinearModel):
         """True: the rule answers at random, with known probabilities."""
         return True
 
+    @property
+    def calibration_of_scores(self) -> None:
+        """None: the rule is no function of the calibrations' form."""
+
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability of each class under the randomised minimax rule.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import reprlib
 from typing import Any, Self
@@ -28,6 +27,7 @@ from bigmc.ingestion.writing.splits import row_fractions
 from bigmc.options.declare import time_limit_of
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.plain_labels import plain_labels
 from bigmc.store.weighting import Weighting
 from bigmc.training.best_model import best_model
 from bigmc.training.limits import Limits
@@ -37,6 +37,9 @@ from bigmc.training.trials import Course
 
 _COLUMN = "text"
 _SEED = 0x9170
+
+_SETS = (list, tuple, set, frozenset, np.ndarray)
+"""Types of labels that are sets of labels."""
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -108,7 +111,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            If the samples are not texts, or the labels have fewer than two classes.
+            If the samples are not texts, or the labels are missing, sets, or of fewer than two classes.
         """
         check_consistent_length(X, y)
         labels = _labels(y)
@@ -135,6 +138,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         probabilities: NDArray[np.float64] = self.classifier_.predict_proba(_texts(X))
         return probabilities
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy."""
+        return float(super().score(X, plain_labels(y), sample_weight))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of each text: of every class, or for two classes the second minus the first."""
@@ -198,8 +205,8 @@ def _texts(X: Any) -> pa.Array:
     if hasattr(X, "columns") or len(getattr(X, "shape", ())) > 1:
         raise DataError("the samples are a table, not texts", "give one of its columns, such as X['text']")
     if isinstance(X, pa.ChunkedArray):
-        return X.combine_chunks()
-    if not isinstance(X, pa.Array):
+        X = X.combine_chunks()
+    if not (isinstance(X, pa.Array) and _is_of_texts(X.type)):
         X = X.tolist() if hasattr(X, "tolist") else list(X)
         try:
             with only_unicode("the samples"):
@@ -213,20 +220,33 @@ def _texts(X: Any) -> pa.Array:
     return X
 
 
-def _labels(y: ArrayLike) -> NDArray[Any]:
-    """Return labels as an array; `DataError` if one is missing."""
+def _is_of_texts(kind: pa.DataType) -> bool:
+    """Return whether values of an Arrow type, or of its dictionary, are texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _labels(y: Any) -> NDArray[Any]:
+    """Return labels as an array; `DataError` if one is missing, or is a set of labels."""
+    y = plain_labels(y)
+    _refuse_sets(y)
     labels: NDArray[Any] = column_or_1d(y, warn=True)
-    given = y if isinstance(y, list | tuple) else labels  # NumPy turns NaN among texts into the text "nan"
-    for row, label in enumerate(given) if labels.dtype.kind in "OUTf" else ():
-        if _is_missing(label):
-            raise DataError(
-                f"row {row}: the label is missing ({label})", "leave the row out, or give its label"
-            )
     check_classification_targets(labels)
     return labels
 
 
-def _is_missing(label: object) -> bool:
-    """Return whether a label is None, NaN, or the missing value of pandas."""
-    is_nan = isinstance(label, float) and math.isnan(label)
-    return label is None or is_nan or type(label).__name__ == "NAType"
+def _refuse_sets(y: Any) -> None:
+    """Raise an error for label sets: lists of labels, or columns of 0 and 1."""
+    cure = "give one label for each text, or to bigmc.fit a table with a column of lists of labels"
+    shape: tuple[int, ...] = getattr(y, "shape", ())
+    if len(shape) == 2 and shape[1] != 1:
+        raise DataError(f"labels in {shape[1]} columns, not one for each text", cure)
+    labels = y if isinstance(y, list | tuple) else np.asarray(y).ravel()
+    if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
+        return
+    sets = [row for row, label in enumerate(labels) if isinstance(label, _SETS)]
+    column = isinstance(y, list | tuple) and len(sets) == len(y) and all(len(label) == 1 for label in y)
+    if sets and not column:  # which scikit-learn takes
+        label = labels[sets[0]]
+        named = reprlib.repr(label.tolist() if isinstance(label, np.ndarray) else label)
+        raise DataError(f"row {sets[0]}: the label {named} is a set of labels", cure)

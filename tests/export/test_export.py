@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +14,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 import bigmc
 from bigmc import api
 from bigmc.errors import DataError, ModelError
+from bigmc.model.calibration import POWER, SIGMOID, Calibration
 
 TEXTS = [
     f"{'good' if i % 3 else 'bad'} thing number w{i % 29} über v{i % 7} x{i % 2}" for i in range(300)
@@ -40,6 +44,59 @@ def test_a_pipeline_of_scikit_learn_decides_the_same(tmp_path, n_classes, weight
     expected = scores if n_classes > 2 or scores.ndim == 1 else scores[:, 1] - scores[:, 0]
     assert np.abs(pipeline.decision_function(TEXTS) - expected).max() < 1e-5
     assert pipeline.classes_.tolist() == model.classes_.tolist()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "calibration",
+    [
+        Calibration(1.7),
+        Calibration(0.6, label_noise=0.3),
+        Calibration(3.0, -1.5, SIGMOID),
+        Calibration(2.0, 0.5, POWER, 0.4),
+        Calibration(2.0, 0.5, POWER, 2.5, label_noise=0.1),
+    ],
+    ids=["softmax", "noise", "sigmoid", "power", "power-noise"],
+)
+def test_a_pipeline_has_the_calibrated_probabilities(tmp_path, n_classes, calibration):
+    model = trained(tmp_path, n_classes, text="t", hash_bits=10, weighting="tfidf").model_
+    replace(model, calibration=calibration).save(tmp_path / "c.model")
+    expected = api.load_model(tmp_path / "c.model")
+    written = pickle.dumps(bigmc.to_sklearn(tmp_path / "c.model"))
+    assert b"bigmc" not in written
+    pipeline = pickle.loads(written)
+    chances = expected.predict_proba(TEXTS)
+    assert chances.std() > 0.02
+    np.testing.assert_allclose(pipeline.predict_proba(TEXTS), chances, atol=1e-6)
+    assert pipeline.predict(TEXTS).tolist() == expected.predict(TEXTS).tolist()
+    logarithms, decisions = np.log(chances), pipeline.decision_function(TEXTS)
+    if n_classes == 2:
+        np.testing.assert_allclose(decisions, logarithms[:, 1] - logarithms[:, 0], atol=1e-4)
+    else:
+        constant = logarithms - decisions
+        np.testing.assert_allclose(constant, np.repeat(constant[:, :1], 3, axis=1), atol=1e-4)
+
+
+def test_a_pipeline_of_a_calibrated_model_takes_dense_and_sparse_numbers(tmp_path):
+    model = trained(tmp_path, dense=["a", "b"]).model_
+    replace(model, calibration=Calibration(2.0, 0.5, POWER, 0.4)).save(tmp_path / "c.model")
+    X = frame(3)[["a", "b"]].to_numpy(float)
+    chances = api.load_model(tmp_path / "c.model").predict_proba(X)
+    pipeline = bigmc.to_sklearn(tmp_path / "c.model")
+    np.testing.assert_allclose(pipeline.predict_proba(X), chances, atol=1e-6)
+    np.testing.assert_allclose(pipeline.predict_proba(scipy.sparse.csr_array(X)), chances, atol=1e-6)
+
+
+def test_a_pipeline_of_a_model_without_such_probabilities_has_none(tmp_path):
+    trained(tmp_path, dense=["a", "b"])
+    assert not hasattr(bigmc.to_sklearn(tmp_path / "m.model"), "predict_proba")
+    minimax = bigmc.MinimaxRiskClassifier(k_max=3).fit(np.arange(40.0)[:, np.newaxis], np.arange(40) % 2)
+    assert not hasattr(bigmc.to_sklearn(minimax), "predict_proba")
+    logistic = bigmc.SparseClassifier(loss="log_loss", fit_intercept=True)
+    X = frame(3)[["a", "b"]].to_numpy(float)
+    logistic.fit(X, frame(3)["y"])
+    chances = bigmc.to_sklearn(logistic).predict_proba(X)
+    np.testing.assert_allclose(chances, logistic.predict_proba(X), atol=1e-6)
 
 
 def test_a_model_of_numbers_takes_numbers(tmp_path):

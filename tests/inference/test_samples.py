@@ -196,16 +196,16 @@ def test_a_text_is_not_enough_for_several_columns(mixed):
 
 
 @pytest.mark.parametrize(
-    ("samples", "kind"),
+    ("samples", "kind", "cure"),
     [
-        (lambda: (text for text in TEXTS), "generator"),
-        (lambda: {"text": "apple"}, "dict"),
-        (lambda: pl.DataFrame({"text": TEXTS}).lazy(), "LazyFrame"),
+        (lambda: (text for text in TEXTS), "generator", "give a list"),
+        (lambda: {"text": "apple"}, "dict", "give a list"),
+        (lambda: pl.DataFrame({"text": TEXTS}).lazy(), "LazyFrame", r"call its method collect\(\)"),
     ],
 )
-def test_one_dict_and_what_has_no_length_are_no_samples(trained, samples, kind):
+def test_one_dict_and_what_has_no_length_are_no_samples(trained, samples, kind, cure):
     for call in (trained[0].predict, trained[0].decision_function):
-        with pytest.raises(bigmc.errors.DataError, match=f"a {kind} is no list of samples; give a list"):
+        with pytest.raises(bigmc.errors.DataError, match=f"a {kind} is no list of samples; {cure}"):
             call(samples())
 
 

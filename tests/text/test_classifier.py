@@ -6,7 +6,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import MultiLabelBinarizer
 
 import bigmc
 from bigmc import TextClassifier
@@ -61,6 +63,15 @@ def test_what_is_no_text_is_refused(fitted):
     for table in (frame, frame[["text"]], pl.DataFrame(frame), pa.table(frame), frame.to_numpy()):
         with pytest.raises(DataError, match="a table, not texts; give one of its columns"):
             fitted.predict(table)
+    numbers = pa.array([1, 2])
+    for wrong in (
+        numbers,
+        pa.chunked_array([numbers]),
+        numbers.dictionary_encode(),
+        numbers.cast(pa.bool_()),
+    ):
+        with pytest.raises(DataError, match=r"row 0 is (1|True), not a text"):
+            fitted.predict(wrong)
     texts = [frame["text"], pl.Series(frame["text"]), pa.table(frame)["text"], frame["text"].to_numpy()]
     assert [fitted.predict(column).tolist() for column in texts] == [["bird", "fish"]] * 4
 
@@ -72,6 +83,53 @@ def test_missing_labels_are_refused_with_their_row(missing):
     for y in (given, pd.Series(given), np.array(given, object)):
         with pytest.raises(DataError, match="row 19: the label is missing"):
             TextClassifier(analyzer="word").fit(texts, y)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        list,
+        lambda sets: [set(labels) for labels in sets],
+        lambda sets: [[*labels, "z"][:2] for labels in sets],
+        pd.Series,
+        pl.Series,
+        pa.array,
+        lambda sets: MultiLabelBinarizer().fit_transform(sets),
+        lambda sets: MultiLabelBinarizer(sparse_output=True).fit_transform(sets),
+    ],
+)
+def test_label_sets_are_refused_with_what_takes_them(form, tmp_path):
+    texts, labels = documents(60)
+    sets = [[label, "long"] if i % 2 else [label] for i, label in enumerate(labels.tolist())]
+    with pytest.raises(DataError, match=r"one label for each text, or to bigmc\.fit a table with") as said:
+        TextClassifier().fit(texts, form(sets))
+    assert "\n" not in str(said.value)
+
+
+def test_what_takes_label_sets_is_true(tmp_path):
+    texts, labels = documents(60)
+    sets = [[label, "long"] if i % 2 else [label] for i, label in enumerate(labels.tolist())]
+    bigmc.fit(pd.DataFrame({"t": texts, "y": sets}), tmp_path / "m", text="t", label="y", analyzer="word")
+    assert bigmc.load_model(tmp_path / "m").classes_.tolist() == ["bird", "fish", "long"]
+
+
+def test_a_column_of_labels_is_no_set():
+    texts, labels = documents(40)
+    for column in ([[label] for label in labels], labels[:, np.newaxis], pd.DataFrame({"y": labels})):
+        with pytest.warns(DataConversionWarning):
+            model = TextClassifier(analyzer="word", time_limit=0.0).fit(texts, column)
+        assert model.classes_.tolist() == ["bird", "fish"]
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("Int64", "i"), ("boolean", "b"), ("int64[pyarrow]", "i")])
+def test_labels_of_nullable_types_stay_what_they_are(dtype, kind):
+    texts, labels = documents(60)
+    numbers = (labels == "fish") + (2**53 if kind == "i" else 0)
+    y = pd.Series(numbers).astype(dtype)
+    model = TextClassifier(analyzer="word", time_limit=0.0).fit(texts, y)
+    assert model.classes_.dtype.kind == kind
+    assert model.classes_.tolist() == np.unique(numbers).tolist()
+    assert model.score(texts, y) == np.mean(model.predict(texts) == numbers) > 0.8
 
 
 @pytest.mark.filterwarnings("error")

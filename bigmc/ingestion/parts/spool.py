@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.plain_types import plain_columns
+from bigmc.ingestion.sources.in_memory import table_of_frame
 from bigmc.ingestion.sources.mixed_values import loses_times, only_unicode
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
@@ -155,7 +156,7 @@ def _rows_of(item: Any) -> Iterator[Any]:
             frames = (part.compute(scheduler="synchronous") for part in parts)
             return (pa.Table.from_pandas(frame, preserve_index=False) for frame in frames)
         case "polars":
-            return (pa.table(frame) for frame in item.collect_batches())
+            return (table_of_frame(frame, type(item).__name__) for frame in item.collect_batches())
         case "duckdb":
             return iter(next(getattr(item, name) for name in _DUCKDB_READERS if hasattr(item, name))())
         case "pyarrow":

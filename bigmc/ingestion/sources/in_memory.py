@@ -18,6 +18,9 @@ from bigmc.store.shards.label_sets import column_of_indicator
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """Errors of Arrow for columns of pandas that it cannot convert."""
 
+COLLECT = "call its method collect() first"
+"""What to do with a lazy frame where rows cannot be read as they are computed."""
+
 
 def in_memory(item: Any, name: str, labels: Any) -> Source:
     """Return an array or table as a source.
@@ -26,6 +29,8 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
     """
     if isinstance(item, pa.RecordBatchReader):
         raise DataError(f"{name}: can be read only once", "call read_all(), or write it to Parquet first")
+    if is_lazy_frame(item):
+        raise DataError(f"{name}: a lazy frame, whose rows are not computed yet", COLLECT)
     pandas = sys.modules.get("pandas")
     if isinstance(item, pa.RecordBatch):
         item = pa.Table.from_batches([item])
@@ -33,7 +38,7 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
         with only_unicode(name):
             item = _table_of_pandas(item, name)
     elif not isinstance(item, pa.Table) and hasattr(item, "__arrow_c_stream__"):
-        item = pa.table(item)
+        item = table_of_frame(item, name)
     if isinstance(item, pa.Table):
         if labels is not None:
             raise DataError(f"{name}: a table cannot have separate labels", "name its label column")
@@ -58,6 +63,29 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
             "pass a path, a NumPy, SciPy sparse or dask array, or an Arrow table or data frame",
         )
     return Source(name, kind, item, _checked(item, name, labels))
+
+
+def is_lazy_frame(item: Any) -> bool:
+    """Return whether this is a query of polars that is not computed yet."""
+    return hasattr(item, "collect") and hasattr(item, "collect_schema") and hasattr(item, "lazy")
+
+
+def table_of_frame(frame: Any, name: str) -> pa.Table:
+    """Return a data frame of polars or the like as a table; `DataError` names a column of an unknown type."""
+    try:
+        return pa.table(frame)
+    except pa.ArrowException as error:
+        for column in getattr(frame, "columns", ()):
+            try:
+                pa.chunked_array(frame[column])
+            except pa.ArrowException:
+                raise DataError(
+                    f"{name}: the column {column!r} has the type {frame[column].dtype}, which Arrow lacks",
+                    f"give it another, as pl.col({column!r}).cast(pl.Int64) does, or drop it",
+                ) from None
+        raise DataError(
+            f"{name}: no Arrow table can be made of it ({error})", "drop other columns"
+        ) from error
 
 
 def _table_of_pandas(frame: Any, name: str) -> pa.Table:

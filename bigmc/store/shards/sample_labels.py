@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.shards.label_sets import column_of_indicator, fill_rows, longest
+from bigmc.store.shards.plain_labels import plain_labels
 from bigmc.store.shards.shard import Shard
 
 
@@ -105,7 +106,7 @@ def code_labels(y: ArrayLike | None, n_samples: int) -> tuple[NDArray[Any], NDAr
     """Return the classes of labels, as `Dataset.from_arrays` takes them, and the codes of the samples."""
     if y is None:
         return np.empty(0, np.int64), np.full(n_samples, -1, np.int32)
-    labels: Any = y if hasattr(y, "tocsr") else np.asarray(y)
+    labels: Any = y if hasattr(y, "tocsr") else np.asarray(plain_labels(y))
     if labels.ndim == 2 and labels.shape[0] == n_samples and labels.shape[1] > 0:
         return np.arange(labels.shape[1]), column_of_indicator(labels)
     if labels.shape != (n_samples,):
