@@ -57,7 +57,7 @@ class Coefficients:
         kept = np.isin(self.features, features)
         return self if kept.all() else Coefficients(self.features[kept], self.rows[kept])
 
-    def updated(self, changes: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> Coefficients:
+    def updated(self, changes: Sequence[tuple[NDArray[np.int64], NDArray[np.floating]]]) -> Coefficients:
         """Return the weights after those of some features, each named once, were replaced."""
         touched = np.zeros(len(self.features), bool)
         kept = []

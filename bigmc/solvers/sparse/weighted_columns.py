@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.columns import Columns
 
-
 #: Bytes of the weights that are made double precision together.
 _SLAB_BYTES = 1 << 20
 
