@@ -158,6 +158,16 @@ class Ladder:
             return self
         return self.better(other)
 
+    def unless_behind(self, other: Ladder | None) -> Ladder | None:
+        """Return another ladder, of options that fit rows closer, unless it is behind after few rounds.
+
+        Such options are ahead early, if ever. Cross-validated rows have a cheaper test, `or_better`.
+        """
+        if other is None or self.cross_validates or not other.may_try(ROUNDS[:2]):
+            return other
+        ahead = other._started[-1].trial.log_loss < self._started[-1].trial.log_loss
+        return other if ahead else None
+
     def probe(self, rounds: Sequence[int]) -> float:
         """Return the least log loss of some numbers of rounds on the rows of the first fold."""
         return min(tried.trial.log_loss for tried in self._tried(rounds, FIRST_FOLD))
@@ -204,7 +214,7 @@ class Ladder:
             parts.append(f"rate-{own.learning_rate:g}")
         if own.n_models > 1:  # a fit that was started before models were averaged can resume
             parts.append(f"mean-{own.n_models}")
-        if own.column_share < COLUMN_SHARE:
+        if own.column_share < (1.0 if own.n_models == 1 else COLUMN_SHARE):
             parts.append(f"share-{own.column_share:.4g}")
         name = f"boosting-{'-'.join(parts)}"
         return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"

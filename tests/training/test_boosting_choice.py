@@ -19,6 +19,7 @@ from bigmc.store.sample import draw_rows
 from bigmc.training import boosting, boosting_rounds
 from bigmc.training import search as trials_of_search
 from bigmc.training.boosting import DEEPER, MOST_COLUMNS, ROUNDS, SLOWER, choose_boosting
+from bigmc.training.boosting_rounds import Ladder
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
 from bigmc.training.trials import Candidate, Trial, better
@@ -249,6 +250,41 @@ def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
         shown = X = generator.normal(size=(200, 60))
     y = (shown[:, 0] * shown[:, 1] > 0).astype(int)
     assert choose_boosting(*searched(X, y), tmp_path).options.column_share == share
+
+
+@pytest.mark.parametrize(("similar", "share"), [(True, 0.1), (False, 1.0)])
+def test_some_of_many_columns_are_asked_of_many_rows_where_that_is_as_good(
+    tmp_path, few_rounds, monkeypatch, similar, share
+):
+    """Rows that are not cross-validated: all columns are asked in every round where some are not enough."""
+    monkeypatch.setattr(boosting, "MOST_COLUMNS", 6)
+    generator = np.random.default_rng(4)
+    shown = generator.normal(size=(600, 3 if similar else 60))
+    X = shown[:, np.arange(60) % 3] + 0.1 * generator.normal(size=(600, 60)) if similar else shown
+    y = (shown[:, 0] + shown[:, 1] > 0).astype(int)
+    search, data = searched(X, y, few_rows=0)
+    assert choose_boosting(search, data, tmp_path).options.column_share == share
+    assert {"share-0.1" in file.name for file in tmp_path.glob("boosting-2-*")} == {True, False}
+    # A fit that is run again has the same trials, and makes none.
+    monkeypatch.setattr(Ladder, "_judged", None)
+    assert choose_boosting(search, data, tmp_path).options.column_share == share
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_deeper_trees_that_are_behind_at_first_are_given_up(tmp_path, monkeypatch, behind):
+    for module in (boosting, boosting_rounds):
+        monkeypatch.setattr(module, "ROUNDS", (2, 4, 8))
+    monkeypatch.setattr(boosting_rounds, "MORE_ROUNDS", ())
+    if behind:
+        X, y = additive(600)
+    else:
+        X = np.random.default_rng(5).uniform(-1, 1, size=(2000, 3))
+        y = np.random.default_rng(6).integers(0, 2, (4, 4, 4))[tuple(((X + 1) * 2).astype(int).T)]
+    search, data = searched(X, y, few_rows=0)
+    assert (choose_boosting(search, data, tmp_path).options.max_depth == DEEPER) != behind
+    tried = {tuple(file.stem.split("-")[3:5]) for file in tmp_path.glob(f"boosting-{DEEPER}-*")}
+    assert ("2", "4") in tried
+    assert (("8",) in {rounds[:1] for rounds in tried}) != behind
 
 
 def test_labels_of_two_columns_together_are_learned(tmp_path):
