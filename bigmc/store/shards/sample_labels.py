@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from bigmc.errors import DataError
+from bigmc.errors import DataError, StoreError
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.shards.label_sets import column_of_indicator, fill_rows, longest
 from bigmc.store.shards.plain_labels import plain_labels
@@ -77,7 +77,8 @@ class SampleLabels:
     def _checked(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Refuse labels that have no class: they would be places outside of arrays."""
         if codes.size and not -1 <= codes.min() <= codes.max() < self._n_classes:
-            raise DataError(f"{self._where}: labels outside the {self._n_classes} classes", "ingest it again")
+            known = f"the {self._n_classes} classes"
+            raise StoreError(f"{self._where}: labels outside {known}", "ingest it again")
         return codes
 
 
