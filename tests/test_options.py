@@ -114,8 +114,19 @@ def test_an_ingest_knows_which_options_were_given():
     assert IngestOptions(seed=3, ngrams=(2, 2)).but(given) == IngestOptions(
         text=("t",), seed=0, keep=("a", "b"), ngrams=(2, 2)
     )
-    with pytest.raises(BigmcError, match="ingest has no option 'txt'; the options are analyzer, "):
-        given_options({"txt": "t"})
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("txt", r"did you mean text\?"),
+        ("memory", "in Python it is memory_limit"),
+        ("x", "the options are analyzer, "),
+    ],
+)
+def test_an_unknown_option_of_an_ingest_is_refused_with_what_was_meant(name, cure):
+    with pytest.raises(BigmcError, match=f"ingest has no option '{name}'; {cure}"):
+        given_options({name: "t"})
 
 
 @pytest.mark.parametrize(

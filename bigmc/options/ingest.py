@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Any, Literal, TypedDict, cast, get_args
@@ -20,6 +20,8 @@ FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
 """Options that name columns of features."""
 SEVERAL = (*FEATURES, "missing_text", "odd_as_missing", "keep")
 """Options that may be repeated, of which one may be given as it is."""
+_IN_PYTHON = {"memory": "memory_limit", "time": "time_limit", "threads": "engine", "processes": "engine"}
+"""Parameters in Python that stand for options of commands."""
 
 
 class IngestKeywords(TypedDict, total=False):
@@ -168,7 +170,7 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
     known = {item.name for item in fields(IngestOptions)}
     for name in given:
         if name not in known:
-            raise DataError(f"ingest has no option {name!r}", f"the options are {', '.join(sorted(known))}")
+            raise DataError(f"ingest has no option {name!r}", _cure_of_unknown(name, known))
     named = {name: value for name, value in given.items() if value is not None}
     named |= {name: columns_of(named[name]) for name in SEVERAL if name in named}
     for name in ("label", "weight", "group"):
@@ -178,6 +180,15 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
     if "value_format" in named:
         named["value_format"] = format_examples(named["value_format"])
     return cast(IngestKeywords, named)
+
+
+def _cure_of_unknown(name: str, known: Collection[str]) -> str:
+    if name in _IN_PYTHON:
+        return f"in Python it is {_IN_PYTHON[name]}"
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(known))}"
 
 
 def format_examples(value_format: Mapping[str, Columns] | Columns) -> tuple[str, ...]:
