@@ -93,7 +93,7 @@ _COLUMN_KINDS = {
     "dense": "numbers",
     "dates": "dates, as day, month, weekday and hour",
     "filled": "missing numbers are filled with the mean in",
-    "left_out": "left out (lists, objects, bytes, times of day, row numbers, random ids, or no values)",
+    "left_out": "left out (lists, objects, bytes, times of day, row numbers, ids, or no values)",
 }
 
 

@@ -99,7 +99,7 @@ def test_fit_names_objects_among_the_columns_that_it_leaves_out(run, tmp_path, m
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     status, out, err = run("fit t.jsonl --to m --label team --memory 500MB --time 1s")
     assert status == 0, err
-    assert "bytes, times of day, row numbers, random ids, or no values): doc\n" in out
+    assert "bytes, times of day, row numbers, ids, or no values): doc\n" in out
     assert "--text doc.FIELD" in out
 
 

@@ -78,12 +78,43 @@ def test_other_sorted_numbers_stay(values, tmp_path):
 
 
 def test_shuffled_row_numbers_are_used_and_doubted():
-    rows = frame().reset_index(names="id").sample(frac=1.0, random_state=0)
+    rows = frame().reset_index(names="n").sample(frac=1.0, random_state=0)
     dense, left_out, notes = kinds_of(rows)
-    assert "id" in dense
+    assert "n" in dense
     assert left_out == ()
-    assert any("id has every number up to 200 once" in note for note in notes)
-    assert not kinds_of(rows.assign(id=rows.id * 2))[2]
+    assert any("n has every number up to 200 once" in note for note in notes)
+    assert not kinds_of(rows.assign(n=rows.n * 2))[2]
+
+
+def test_the_index_of_rows_drawn_from_a_table_is_left_out(tmp_path):
+    rows = frame().sample(frac=0.6, random_state=0)
+    rows.to_csv(tmp_path / "a.csv")
+    rows.to_parquet(tmp_path / "b.parquet")
+    named = rows.set_axis([f"row of {k}" for k in rows.index])  # as R names rows
+    named.to_csv(tmp_path / "c.csv")
+    for file, name in [("a.csv", "column 1"), ("b.parquet", "__index_level_0__"), ("c.csv", "column 1")]:
+        dense, left_out, notes = kinds_of(tmp_path / file)
+        assert (dense, left_out) == (("x", "z"), (name,))
+        option = "--text" if file == "c.csv" else "--dense"
+        assert any(name in note and f"left out ({option} " in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_id"),
+    [
+        *(
+            (name, True)
+            for name in ("id", "ID", "Id", "user_id", "userId", "order id", "Unnamed: 0", "index")
+        ),
+        *((name, False) for name in ("paid", "humid", "n", "idle", "index_of_prices", "Unnamed: 3")),
+    ],
+)
+def test_different_integers_are_an_id_if_they_are_named_so(name, is_id):
+    rows = frame().sample(frac=0.6, random_state=0).reset_index(names=name)
+    assert kinds_of(rows)[:2] == ((("x", "z"), (name,)) if is_id else ((name, "x", "z"), ()))
+    repeated = rows.assign(**{name: rows[name] // 2})
+    assert kinds_of(repeated)[0] == (name, "x", "z")
+    assert kinds_of(rows.assign(**{name: rows[name] + 0.5}))[0] == (name, "x", "z")
 
 
 def test_a_model_needs_no_row_numbers_and_a_named_column_is_used(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -36,6 +37,11 @@ _LONG, _KEPT = 100, 40
 """Longer texts, in bytes, are neither numbers nor dates; and the characters to keep of them."""
 _RANDOM_ID = r"^\{?(?:[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32,64})\}?$"
 """A UUID, or a digest of 128 to 256 bits."""
+_INDEX_NAME = re.compile(
+    r"column 1|Unnamed: 0|__index_level_\d+__|index|row[ _.]?(names?|numbers?|id)?", re.I
+)
+"""Names of the index of a data frame: the first is what a first column without a name is called here."""
+_ID_NAME = re.compile(r"(?i:id|(.*[ _.-])id)|.*[a-z]I[dD]")
 
 
 class Use(Enum):
@@ -195,15 +201,34 @@ class ColumnFacts:
         return not self.unfit and self.n_missing < self.n_rows
 
     @property
+    def is_id(self) -> bool:
+        """Whether it numbers or names the rows, which tells nothing of new rows."""
+        return self.row_numbers.found or self.is_random_id or self.is_index
+
+    @property
     def is_shuffled_row_number(self) -> bool:
         """Whether the values are the numbers of the rows, in another order."""
+        values = self._different_integers()
+        return len(values) > 0 and values[0] in (0, 1) and values[-1] - values[0] + 1 == len(values)
+
+    @property
+    def is_index(self) -> bool:
+        """Whether it is named as an index or id is, and no two rows have the same value.
+
+        Rows drawn from a larger table keep its numbers: those of a table sorted by class tell the class.
+        """
+        if _INDEX_NAME.fullmatch(self.name):
+            n_rows = self.row_numbers.n_rows
+            return len(self.levels.counts) == n_rows >= FEWEST_ROWS
+        return _ID_NAME.fullmatch(self.name) is not None and len(self._different_integers()) > 0
+
+    def _different_integers(self) -> NDArray[np.float64]:
+        """Return the values in increasing order if they are different whole numbers, else none."""
         n_rows = self.row_numbers.n_rows
         if not self.is_number or len(self.levels.counts) != n_rows or n_rows < FEWEST_ROWS:
-            return False
-        values = as_float(pa.array(self.levels.counts, pa.string())).values
-        low, high = values.min(), values.max()
-        whole = bool((values == np.floor(values)).all())
-        return whole and low in (0, 1) and high - low + 1 == n_rows and len(np.unique(values)) == n_rows
+            return np.empty(0)
+        values = np.unique(as_float(pa.array(self.levels.counts, pa.string())).values)
+        return values if len(values) == n_rows and (values == np.floor(values)).all() else np.empty(0)
 
     @property
     def is_random_id(self) -> bool:

@@ -99,8 +99,8 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
 
 
 def _without_ids(columns: list[ColumnFacts]) -> list[ColumnFacts]:
-    """Return the columns; row numbers and random ids are unfit, unless there are no other columns."""
-    ids = {column.name for column in columns if column.row_numbers.found or column.is_random_id}
+    """Return the columns; indexes and ids are unfit, unless there are no other columns."""
+    ids = {column.name for column in columns if column.is_id}
     if any(column.is_useful and column.name not in ids for column in columns):
         for column in columns:
             column.unfit |= column.name in ids
@@ -207,13 +207,15 @@ def _notes(columns: Sequence[ColumnFacts]) -> Iterator[str]:
 
 
 def _notes_on_ids(column: ColumnFacts) -> Iterator[str]:
-    kind = "text" if column.is_random_id else "dense"
+    kind = "dense" if column.is_number else "text"
     option = f"--{kind} {shlex.quote(column.name)}"
     use = f"left out ({option}, beside other columns, uses it)" if column.unfit else "used"
     if column.is_random_id:
         yield f"{column.name} has another UUID or digest in every row, which tells nothing of new rows: {use}"
     elif column.row_numbers.found:
         yield f"{column.name} numbers the rows, which tells the class where they are sorted by it: {use}"
+    elif column.is_index:
+        yield f"{column.name} is named as an index or id is, and every row has another value: {use}"
     elif column.is_useful and column.is_shuffled_row_number:
         yield (
             f"{column.name} has every number up to {column.n_rows:,} once, as row numbers do, and is used; "
