@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def printable(text: str) -> str:
     """Return the text with unsafe characters as Python escapes.
@@ -19,6 +21,12 @@ def printable_json(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape_json(char) for char in text)
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Return names with commas, at most so many of them: a table may have thousands of columns."""
+    further = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + further
 
 
 def _escape(char: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from bigmc.budget import format_bytes
 from bigmc.cli.arguments import Shown
-from bigmc.printable import printable, printable_json
+from bigmc.printable import listed, printable, printable_json
 
 
 def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) -> None:
@@ -97,20 +97,14 @@ _COLUMN_KINDS = {
 }
 
 
-def _further(names: Sequence[str]) -> str:
-    """Return a note on the number of names that are not shown."""
-    return f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-
-
 def show_fit(result: Mapping[str, Any]) -> None:
     """Write the trials of a search, the best settings, and their quality compared with simple models."""
     for kind, names in result["columns"].items():
         if kind not in ("text", "numeric") or len(result["columns"]) > 1:
-            print(f"{_COLUMN_KINDS[kind]}: {', '.join(map(_word, names[:_MOST_NAMES]))}{_further(names)}")
+            print(f"{_COLUMN_KINDS[kind]}: {_word(listed(names, _MOST_NAMES))}")
     written = [f"{name} like {' and '.join(some)}" for name, some in result.get("value_formats", {}).items()]
     if written:
-        shown = ", ".join(map(_word, written[:_MOST_NAMES]))
-        print(f"read as {shown}{_further(written)}")
+        print(f"read as {_word(listed(written, _MOST_NAMES))}")
     for note in result.get("notes", ()):
         print(f"note: {_word(note)}")
     print(f"  {'quality':>8}  {'log loss':>8}  {'features':>9}  {'seconds':>7}  settings")

@@ -16,6 +16,7 @@ from bigmc.ingestion.readers.rejects import REJECT_SCHEMA
 from bigmc.ingestion.sources.mixed_values import as_texts
 from bigmc.model import ModelSource
 from bigmc.options.inference import PredictOptions
+from bigmc.printable import listed
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.layout import ROW_COLUMNS
 from bigmc.store.shards.disk_shard import StoredShard
@@ -79,7 +80,7 @@ class DatasetInput:
             if name not in known:
                 where = "the dataset" if self.dataset.path is None else self.dataset.path
                 raise DataError(
-                    f"{where}: no column {name!r} to copy; the columns are: {', '.join(known)}",
+                    f"{where}: no column {name!r} to copy; the columns are: {listed(known)}",
                     "ingest copies columns that are named with --keep",
                 )
 

@@ -18,6 +18,7 @@ from bigmc.inference.text_scores import is_one_text
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
 from bigmc.model import LinearModel, Model, SumModel
+from bigmc.printable import listed
 from bigmc.store.shards.csr import Rows
 
 LEFT_OUT_TOGETHER = 256
@@ -112,7 +113,7 @@ def parsed(sample: str | Mapping[str, Any], spec: FeatureSpec) -> str | Mapping[
     """Return a sample; for a model of several columns, parse a text as a JSON object or raise `DataError`."""
     if not isinstance(sample, str) or is_one_text(spec) or not spec.columns:
         return sample
-    cure = f"give a JSON object with the columns {', '.join(spec.columns)}"
+    cure = f"give a JSON object with the columns {listed(spec.columns)}"
     try:
         row = json.loads(sample)
     except ValueError:

@@ -33,6 +33,7 @@ from bigmc.ingestion.readers.record_limit import RecordLimit, bytes_of_record
 from bigmc.ingestion.sources.source import Source
 from bigmc.model import ModelOutline, ModelSource
 from bigmc.options.inference import PredictOptions
+from bigmc.printable import listed
 
 SMALLEST_PART, LARGEST_PART = 1 << 16, 1 << 20
 """Bounds on the source bytes of a part, small enough that workers share a file of a few MB."""
@@ -200,7 +201,7 @@ def _check_sources(
         missing = spec.columns or options.keep
         if missing:
             raise DataError(
-                f"{path}: {format} data has no named columns, but the model needs {', '.join(missing)}",
+                f"{path}: {format} data has no named columns, but the model needs {listed(missing)}",
                 "give data in the format of the training data",
             )
         return pa.schema([])

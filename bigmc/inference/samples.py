@@ -25,6 +25,7 @@ from bigmc.ingestion.sources.mixed_values import as_texts, loses_times, only_uni
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
 from bigmc.options.raw import OnBadRow
+from bigmc.printable import listed
 from bigmc.store.feature_map import FeatureMap
 from bigmc.store.shards.csr import Rows
 
@@ -116,7 +117,7 @@ class SampleReader:
 
     def _of_texts(self, texts: Any) -> pa.RecordBatch:
         if len(self.spec.columns) > 1 or not self.spec.text:
-            columns = ", ".join(self.spec.columns)
+            columns = listed(self.spec.columns)
             raise DataError(
                 f"a text is not a sample: the model needs the columns {columns}",
                 "give a list of dicts, a data frame or an Arrow table",
@@ -139,9 +140,9 @@ class SampleReader:
                 strange = [key for key in map(str, dicts[row]) if key not in self.spec.columns]
                 near = difflib.get_close_matches(name, strange, n=1)
                 hint = f" but {near[0]!r}" if near else ""
-                columns_needed = ", ".join(self.spec.columns)
                 raise DataError(
-                    f"sample {first + row} has no {name!r}{hint}", f"give the columns {columns_needed}"
+                    f"sample {first + row} has no {name!r}{hint}",
+                    f"give the columns {listed(self.spec.columns)}",
                 ) from None
             except TypeError as error:
                 raise DataError(f"column {name!r} has values of several types ({error})") from None
@@ -158,7 +159,7 @@ class SampleReader:
         missing = [name for name in columns if name not in names]
         if missing:
             raise DataError(
-                f"the samples have no column {missing[0]!r}", f"the model needs {', '.join(columns)}"
+                f"the samples have no column {missing[0]!r}", f"the model needs {listed(columns)}"
             )
         return table.select(only(table.schema, columns).names)
 

@@ -11,6 +11,7 @@ from bigmc.ingestion.parts.scan import expand_sources, schema
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.sources.source import Source
 from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions
+from bigmc.printable import listed
 
 _COLUMNS = (*FEATURES, "keep")
 
@@ -40,10 +41,9 @@ def expand_patterns(options: IngestOptions, sources: Sequence[Source]) -> Ingest
             pattern = name.replace("[", "[[]")  # a bracket is itself
             matching = [column for column in free if fnmatchcase(column, pattern)]
             if not matching:
-                listed = ", ".join(free[:30]) + (", …" if len(free) > 30 else "")
                 raise DataError(
                     f"{path}: no column matches {name!r} of --{option.replace('_', '-')}",
-                    f"the columns that no option names are: {listed or 'none'}",
+                    f"the columns that no option names are: {listed(free) or 'none'}",
                 )
             names += matching
         expanded[option] = tuple(names)

@@ -19,6 +19,7 @@ from bigmc.ingestion.readers.rejects import Reject, settle
 from bigmc.ingestion.sources.dialect import USUAL, Dialect
 from bigmc.ingestion.sources.source import Source
 from bigmc.options.raw import OnBadRow
+from bigmc.printable import listed
 from bigmc.store.shards.csr import Rows
 
 BATCH_BYTES = 8 << 20
@@ -275,7 +276,6 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
             raise DataError(
                 f"{path}: {times} columns have the name {name!r}", "give every column its own name"
             )
-        listed = ", ".join(available[:30]) + (", …" if len(available) > 30 else "")
         near = difflib.get_close_matches(name, available, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         other = other_delimiter(available)
@@ -283,7 +283,7 @@ def check_columns(path: str, columns: Sequence[str], available: Sequence[str]) -
             hint = f"say what is between the fields: --delimiter {other}; "
         elif not near and any(_NO_NAME.fullmatch(column) for column in available):
             hint = "if there is no header line, name all columns with --columns; "
-        raise DataError(f"{path}: no column {name!r}", f"{hint}the columns are: {listed}")
+        raise DataError(f"{path}: no column {name!r}", f"{hint}the columns are: {listed(available)}")
 
 
 def other_delimiter(columns: Sequence[str]) -> str | None:
