@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bigmc.ingestion.columns.date_columns import as_dates, is_date
 from bigmc.ingestion.columns.date_formats import ISO
+from bigmc.ingestion.columns.label_copies import LabelCopy
 from bigmc.ingestion.columns.number_columns import Numbers, as_float, is_number, null_mask
 from bigmc.ingestion.columns.number_formats import Doubt, NumberFormat
 from bigmc.ingestion.columns.odd_values import main_format
@@ -82,6 +83,8 @@ class ColumnFacts:
         The first line or row of each.
     row_numbers : RowNumbers
         Whether the column numbers the rows.
+    label_copy : LabelCopy
+        Whether the column tells the class of every row.
     use : Use
     """
 
@@ -102,6 +105,7 @@ class ColumnFacts:
     odd: Mapping[str, int] = field(default_factory=dict)
     odd_places: dict[str, str] = field(default_factory=dict)
     row_numbers: RowNumbers = field(default_factory=RowNumbers)
+    label_copy: LabelCopy = field(default_factory=LabelCopy)
     use: Use = Use.UNKNOWN
 
     def add(self, table: pa.RecordBatch) -> None:

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.column_facts import ColumnFacts, Use
+from bigmc.ingestion.columns.label_copies import Codes
 from bigmc.ingestion.columns.odd_values import note_on_odd
 from bigmc.ingestion.columns.patterns import expand_given
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, category_texts
@@ -123,10 +125,12 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
         wanted = _enter_nested(sources[0], columns)
         columns = {name: column for name, column in columns.items() if name not in others}
     firsts: dict[int, int] = {}  # number of the first row of each source
+    labels = Codes()
     for part, batch in _batches(sources, wanted):
         rejects += batch.rejects[:1]
         n_rows += 0 if batch.table is None else batch.table.num_rows
         firsts[part.source] = min(firsts.get(part.source, part.first_row), part.first_row)
+        classes = _classes(batch.table, options.get("label"), labels)
         for name in () if batch.table is None else batch.table.column_names:
             if name not in others:
                 use = Use.CATEGORY if name in categories else Use.UNKNOWN
@@ -134,12 +138,21 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
                 column = columns.setdefault(name, new)
                 column.add(batch.table)
                 column.row_numbers.add(batch.table.column(name), batch.row, firsts[part.source])
+                if classes is not None and not column.unfit:
+                    column.label_copy.add(batch.table.column(name), classes)
     if not n_rows:
         raise rejects[0].error() if rejects else no_rows(sources[0])
     for column in columns.values():
         column.complete()
     _find_places(sources, [column for column in columns.values() if column.odd])
     return list(columns.values())
+
+
+def _classes(table: pa.RecordBatch | None, label: Any, labels: Codes) -> NDArray[np.int64] | None:
+    """Return the class of each row; None if the labels are not read with the features, or are lists."""
+    if table is None or label not in table.column_names or pa.types.is_nested(table.schema.field(label).type):
+        return None
+    return labels.of(table.column(label))
 
 
 def _enter_nested(source: Source, columns: dict[str, ColumnFacts]) -> list[str] | None:
@@ -199,6 +212,11 @@ def _notes(columns: Sequence[ColumnFacts]) -> Iterator[str]:
         if column.odd:
             yield note_on_odd(column.name, column.odd, column.n_rows, column.odd_places)
         yield from _notes_on_ids(column)
+        if column.is_useful and column.label_copy.found:
+            yield (
+                f"{column.name} alone tells the class of all {column.n_rows:,} rows looked at; if it was "
+                "made from the label, or new rows lack it, leave it out by naming the other columns"
+            )
         if column.inexact:
             use = "left out" if column.unfit else "categories"
             yield f"{column.name} has integers that are not exact as numbers, such as {column.inexact}: {use}"
