@@ -1,5 +1,7 @@
 """Columns that alone tell the class of every row are found by `fit`, and no others."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -72,3 +74,17 @@ def test_numbers_tell_the_class_if_a_tree_of_a_leaf_for_each_class_is_right_on_a
     for rows in np.array_split(np.arange(400), 4):
         copy.add(pa.array(values[rows]), codes.of(pa.array(classes[rows])))
     assert copy.found == (tree.score(values[:, None], classes) == 1.0 or pure)
+
+
+@pytest.mark.parametrize("n_rows", [4, 50, 1000])
+def test_texts_of_small_batches_are_codes_or_are_not_kept(n_rows):
+    rng = np.random.default_rng(1)
+    code, own, long, labels = LabelCopy(), LabelCopy(), LabelCopy(), Codes()
+    for start in range(0, 4000, n_rows):
+        classes = rng.integers(0, 90, n_rows)
+        rows = labels.of(pa.array(classes))
+        code.add(pa.array([f"class {label}" for label in classes]), rows)
+        own.add(pa.array([f"text {k}" for k in range(start, start + n_rows)]), rows)
+        long.add(pa.array([f"{label} {'x' * 200}" for label in classes]), rows)
+    assert max(len(pickle.dumps(column)) for column in (own, long)) < 20_000  # texts are not kept
+    assert (code.found, own.found, long.found) == (True, False, False)

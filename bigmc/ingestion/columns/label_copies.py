@@ -8,12 +8,20 @@ from numpy.typing import NDArray
 
 from bigmc.ingestion.columns.number_columns import as_float, is_number
 from bigmc.ingestion.columns.table_columns import category_texts
+from bigmc.lazy import LazyModule
+
+pc = LazyModule("pyarrow.compute")
 
 FEWEST_OF_CLASS = 10
 """Fewer rows of a class may be told by chance: some row has the largest value."""
 FEWEST_OF_VALUE = 10
 """Rows that each value has on average at least: where all are different, each tells its own row's class."""
+_FIRST_VALUES = 100
+"""Further different texts to look at, since the first batch may be small."""
+_LONGEST = 100
+"""Bytes of a text above which it is no code, so that texts are not kept."""
 _FEW = 20
+"""Texts that mostly show that a column is not one of numbers."""
 
 
 class Codes:
@@ -28,6 +36,9 @@ class Codes:
         known = [self._codes.setdefault(text, len(self._codes)) for text in encoded.dictionary.to_pylist()]
         numbers: NDArray[np.int64] = np.array(known, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
         return numbers
+
+    def __len__(self) -> int:
+        return len(self._codes)
 
 
 class LabelCopy:
@@ -46,15 +57,25 @@ class LabelCopy:
         if self._rows is None or not len(column):
             return
         values = _numbers(column)
-        if bool(self._rows) and self._are_numbers != (values is not None):
+        are_numbers = values is not None
+        if values is None:
+            values = self._texts(column)
+        if values is None or (self._rows and are_numbers != self._are_numbers):
             self._rows = None
             return
-        self._are_numbers = values is not None
-        if values is None:
-            values = self._codes.of(column).astype(np.float64)
+        self._are_numbers = are_numbers
         self._rows.append((values, classes))
-        if not self._is_told(values, classes, min(len(column) / 2, len(column) / FEWEST_OF_VALUE + 100)):
+        if not self._is_told(values, classes, len(values) / FEWEST_OF_VALUE + _FIRST_VALUES):
             self._rows = None
+
+    def _texts(self, column: pa.Array) -> NDArray[np.float64] | None:
+        """Return the numbers of texts; None if they are long, or there are too many different ones."""
+        texts = category_texts(column)
+        if pc.max(pc.binary_length(texts)).as_py() > _LONGEST:
+            return None
+        values = self._codes.of(texts).astype(np.float64)
+        n_rows = len(values) + sum(len(seen) for seen, _ in self._rows or ())
+        return values if len(self._codes) <= n_rows / FEWEST_OF_VALUE + _FIRST_VALUES else None
 
     @property
     def found(self) -> bool:
@@ -82,7 +103,7 @@ def _numbers(column: pa.Array) -> NDArray[np.float64] | None:
     """Return numbers, also those that are written as texts, with the same value for all missing ones."""
     if not is_number(column.type):
         return None
-    for rows in (column.slice(0, _FEW), column):  # most texts show at once that they are no numbers
+    for rows in (column.slice(0, _FEW), column):
         read = as_float(rows)
         if read.unreadable.any():
             return None
