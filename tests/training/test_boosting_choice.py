@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 import bigmc
 from bigmc.budget import MemoryLimitError
@@ -292,6 +293,16 @@ def test_labels_of_two_columns_together_are_learned(tmp_path):
     X = np.random.default_rng(7).uniform(-1, 1, size=(600, 2))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     assert choose_boosting(*searched(X, y), tmp_path).trial.quality > 0.9
+
+
+@pytest.mark.parametrize("affordable", [True, False])
+def test_columns_of_mostly_zeros_are_asked_together_unless_there_are_many(tmp_path, monkeypatch, affordable):
+    values = np.random.default_rng(4).integers(0, 12, (2000, 2))
+    X = sparse.csr_array(np.hstack([values[:, :1] == np.arange(12), values[:, 1:] == np.arange(12)]) * 1.0)
+    monkeypatch.setattr(boosting, "MOST_ZEROS", 24 if affordable else 23)
+    found = choose_boosting(*searched(X, values.sum(axis=1) % 2), tmp_path)
+    assert (found.options.max_depth > 1) == affordable
+    assert (found.trial.quality > 0.95) == affordable  # no single column tells the parity
 
 
 def test_boosting_competes_beside_texts(tmp_path):
