@@ -116,14 +116,14 @@ def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monk
 
 
 #: Loss, penalty, memory limit, and what the training sends to the workers: its passes over the samples, or
-#: drawing a sample alone. Passes of the Huber hinge are compared in `test_sparse_passes`, its steps in
-#: `solvers/test_team`: its kernels for scores in single precision would be compiled for this alone.
+#: drawing a sample alone.
 SPARSE = [
     ("squared_hinge", "l1/l2", "3MB", {}, "passes"),  # out of core: a corrected sample
     ("multitask_squared_hinge", "l1/l2", "3MB", {"ridge": 1e-3}, "passes"),
     ("squared_hinge", "l1", "3MB", {"class_weight": "balanced", "fit_intercept": True}, "passes"),
     ("squared_hinge", "l1/l2", "100MB", {}, "nothing"),  # in memory
     ("log_loss", "sparse_group", "3MB", {"fit_intercept": True}, "passes"),
+    ("huber_hinge", "l1/linf", "3MB", {}, "passes"),
     ("log_loss", "l1/l2", "3MB", {"alpha": 1e-4}, "sample"),  # more features: chunks of samples, on threads
 ]
 
