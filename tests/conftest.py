@@ -29,6 +29,17 @@ def pytest_runtest_makereport():
         gc.enable()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def what_was_imported_is_no_garbage():
+    """Let garbage be looked for among what a file's own tests make.
+
+    Every worker imports all files of tests and what they use, half a million objects and more, and each
+    fit or ingest looks through all that are not frozen.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def without_waiting_for_the_disk():
     """Let nothing wait until contents have reached the disk: no test cuts the power.

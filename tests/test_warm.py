@@ -43,7 +43,7 @@ lines = "".join(f"{','.join(map(str, row))},c{i % 3}\\n" for i, row in enumerate
 (to / "numbers.csv").write_text("a,b,c,d,label\\n" + lines)
 bigmc.fit(to / "numbers.csv", to / "numbers.model", dense=list("abcd"), label="label")
 bigmc.load_model(to / "numbers.model").predict(numbers)
-rows, words = 150_000, [" ".join(f"u{j * j % (k + 7)}" for j in range(8)) for k in range(900)]
+rows, words = 135_000, [" ".join(f"u{j * j % (k + 7)}" for j in range(2)) for k in range(900)]
 with open(to / "many.csv", "w") as file:
     file.write("text,x,label\\n" + " ".join(f"v{i}" for i in range(200_000)) + ",0,d0\\n")
     for i in range(rows):

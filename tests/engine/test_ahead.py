@@ -106,6 +106,10 @@ def test_a_process_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pyte
     assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
+class Told(Exception):
+    """What is expected is known; the fit need not go on."""
+
+
 @pytest.mark.parametrize(
     ("columns", "kinds"),
     [
@@ -117,13 +121,17 @@ def test_a_process_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pyte
 def test_fits_say_of_what_kind_their_columns_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, object], kinds: list[str]
 ) -> None:
-    expected = []
-    monkeypatch.setattr("bigmc.engine.ahead.Ahead.expect", lambda _, *given: expected.append(given))
     header, *lines = write_rows(tmp_path / "rows.csv").read_text().splitlines()
     dated = [f"{line},2026-11-{1 + i % 28:02}" for i, line in enumerate(lines)]
-    rows = tmp_path / "dated.csv"
+    rows, dataset = tmp_path / "dated.csv", tmp_path / "d.bigmc"
     rows.write_text("\n".join([f"{header},day", *dated]))
-    options = {"memory_limit": "200MB", "time_limit": 0.0}
-    bigmc.fit(rows, tmp_path / "m.model", label="label", **options, **columns)
-    bigmc.fit(tmp_path / "m.model.dataset", tmp_path / "other.model", **options)
-    assert expected == [("bigmc.api.first_fit", kinds, 200_000_000)] * 2
+    bigmc.ingest(rows, dataset, label="label", memory_limit="200MB", **columns)
+
+    def told(_: ahead.Ahead, *given: object) -> None:
+        raise Told(*given)
+
+    monkeypatch.setattr(ahead.Ahead, "expect", told)
+    for source, options in ((rows, {"label": "label", **columns}), (dataset, {})):
+        with pytest.raises(Told) as said:
+            bigmc.fit(source, tmp_path / "m.model", memory_limit="200MB", **options)
+        assert said.value.args == ("bigmc.api.first_fit", kinds, 200_000_000)
