@@ -211,8 +211,9 @@ def _equip(kind: type[FunctionCache]) -> None:
 
     Those that only kernels call are among them: whoever compiles loads them too.
     """
+    inside = f"{__package__}."
     for name, module in list(sys.modules.items()):
-        if name.startswith(f"{__package__}.") and _equipped.get(name) != len(vars(module)):
+        if name.startswith(inside) and _equipped.get(name) != len(vars(module)):
             _equipped[name] = len(vars(module))
             for kernel in vars(module).values():
                 if isinstance(kernel, Dispatcher) and type(vars(kernel).get("_cache")) is FunctionCache:
