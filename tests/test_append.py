@@ -1,5 +1,6 @@
 """Appending: the rows of one ingest of everything, old readers undisturbed, nothing twice, nothing lost."""
 
+import errno
 import json
 import os
 import pickle
@@ -231,6 +232,27 @@ def test_datasets_without_digests_of_their_files_go_by_time(days, tmp_path, monk
     assert content_digests([identity]) == {}  # too many bytes to read once more
     monkeypatch.undo()
     assert content_digests([{**identity, "changed": 2}, {**identity, "path": "/nowhere"}]) == {}
+
+
+def test_a_file_that_cannot_be_read_for_its_digest_is_told_and_the_command_again_completes(
+    days, tmp_path, monkeypatch
+):
+    """It was left out without a word, and the dataset had other bytes."""
+
+    def failing(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    ingest(days[0], tmp_path / "whole", **OPTIONS)
+    monkeypatch.setattr(same_content, "sha256", failing)
+    with pytest.raises(DataError, match=r"1\.csv: .*\(Input/output error\)"):
+        ingest(days[0], tmp_path / "again", **OPTIONS)
+    monkeypatch.undo()
+    ingest(days[0], tmp_path / "again", **OPTIONS)
+    whole, again = (
+        {file.relative_to(to): file.read_bytes() for file in to.rglob("*") if file.is_file()}
+        for to in (tmp_path / "whole", tmp_path / "again")
+    )
+    assert again == whole
 
 
 def test_what_cannot_be_appended(days, tmp_path):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bigmc.errors import DataError
 from bigmc.ingestion.sources.source import status_of
 from bigmc.store.files.layout import sha256
 
@@ -24,7 +25,8 @@ Identity = Mapping[str, Any]
 def content_digests(sources: Iterable[Identity]) -> Mapping[str, str]:
     """Return the SHA-256 of local files by path.
 
-    Without those that are no longer as their identity says, and those that are too many bytes together.
+    Without those that are gone or no longer as their identity says, and those of too many bytes together.
+    `DataError` if one cannot be read: without its digest the dataset would have other bytes.
     """
     digests, left = {}, _MOST_BYTES
     for source in sources:
@@ -32,8 +34,11 @@ def content_digests(sources: Iterable[Identity]) -> Mapping[str, str]:
             left -= source["bytes"]
             try:
                 digest, status = sha256(Path(source["path"])), status_of(source["path"])
-            except OSError:
+            except FileNotFoundError:
                 continue
+            except OSError as error:
+                reason = f"the file could not be read once more for its digest ({error.strerror})"
+                raise DataError(f"{source['path']}: {reason}", "repeat the command: it resumes") from error
             if (status.n_bytes, status.changed) == (source["bytes"], source["changed"]):
                 digests[source["path"]] = digest
     return digests
