@@ -12,7 +12,7 @@ from killing import child
 
 from bigmc import api
 from bigmc.engine import ThreadEngine
-from bigmc.errors import BusyError, DataError
+from bigmc.errors import BusyError, DataError, StoreError
 from bigmc.ingestion import fit_feature_map
 from bigmc.ingestion import job as job_module
 from bigmc.ingestion.target import refuse_foreign_folder
@@ -142,3 +142,18 @@ def test_the_feature_map_is_fitted_once_and_found_after_a_kill(tmp_path):
     api.ingest_part(X, to, (0, 2), label=y, standardize=True)
     assert (to / "wip" / fit_feature_map.MAP).stat().st_mtime_ns == made
     assert run().n_samples == 900
+
+
+def test_a_plan_whose_place_another_whole_file_has_taken_is_named(tmp_path):
+    """Its checksum is right: the map of the features was swapped with it."""
+    rows = "".join(f"{i % 11},{i % 3},{'ab'[i % 2]}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text("x,z,label\n" + rows)
+    options = {"dense": ["x", "z"], "label": "label", "standardize": True, "memory_limit": "64MB"}
+    api.ingest_part(tmp_path / "rows.csv", tmp_path / "d.bigmc", (0, 2), **options)
+    plan, map_ = (tmp_path / "d.bigmc" / "wip" / name for name in ("plan.json", "map.json"))
+    whole = plan.read_bytes()
+    plan.write_bytes(map_.read_bytes())
+    with pytest.raises(StoreError, match=r"plan\.json is damaged"):
+        api.ingest(tmp_path / "rows.csv", tmp_path / "d.bigmc", **options)
+    plan.write_bytes(whole)
+    assert api.ingest(tmp_path / "rows.csv", tmp_path / "d.bigmc", **options).n_samples == 60

@@ -41,7 +41,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL, IfBusy, exclusive
 from bigmc.store.files.layout import SHARDS, STATISTICS, WIP
-from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_file import damaged_work, read_work_file, write_work_file
 
 ROWS_PER_PART = 60_000
 """Rows of the largest split in a part: a little below a full shard."""
@@ -197,6 +197,8 @@ class Job:
         plan = self.to / WIP / "plan.json"
         if plan.exists():
             stored = read_work_file(plan)
+            if not isinstance(stored, dict) or stored.keys() != {"recipe", "parts"}:  # another whole file
+                raise damaged_work(plan)
             if not self.recipe.differences(stored["recipe"]):
                 return [Part.from_dict(part) for part in stored["parts"]]
             self._refuse_others()
