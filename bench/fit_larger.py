@@ -6,6 +6,8 @@
 long    windows of some 4,000 characters of the Python sources installed here → their package, 10 packages
 short   the same of some 160 characters, 100 packages and modules
 table   15 numbers, two large categories and a small one → one of four classes, made with a seed
+sentences  two to eight sentences of descriptions of Debian packages → archive section; a third of them, at
+        least one, are of that section, the others of any
 places  8 numbers, one of 300 places and a small category → one of two classes, by a product of two numbers
 
 The files have ``--bytes`` (700 MB). One JSON line for each limit: anonymous
@@ -18,13 +20,16 @@ import argparse
 import csv
 import json
 import random
+import re
 import subprocess
 import sys
 import sysconfig
 import threading
 from pathlib import Path
 
+import data
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 from memory_cap import bare_bytes
@@ -35,6 +40,7 @@ SHAPES = {"long": (10, 4000), "short": (100, 160)}
 MOST_TEXT = 8 << 20
 """Characters taken from one class."""
 TABLE_ROWS = 100_000
+SENTENCE = re.compile(r"(?<=\.)\s|\n\s*\n|\n \* ")
 
 
 def sources(n_classes: int, deep: bool) -> list[tuple[str, str]]:
@@ -72,6 +78,27 @@ def write_texts(to: Path, n_bytes: int, n_classes: int, window: int) -> None:
                 start = rng.randrange(max(1, len(text) - window))
                 stop = start + rng.randrange(window // 2, window * 3 // 2)
                 writer.writerow([" ".join(text[start:stop].split()[1:]), name])
+
+
+def write_sentences(to: Path, n_bytes: int) -> None:
+    """Write sentences of descriptions, drawn with a seed, of the sections with 150 packages or more."""
+    rows = pd.read_csv(data.packages(to.parent)).dropna()
+    pools = {
+        section: [piece for text in texts for piece in SENTENCE.split(text) if len(piece) > 20]
+        for section, texts in rows.groupby("section")["text"]
+        if len(texts) >= 150
+    }
+    every, names = [piece for pieces in pools.values() for piece in pieces], list(pools)
+    rng, weights = random.Random(0), [len(pools[name]) ** 0.7 for name in names]
+    with to.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(["text", "label"])
+        while out.tell() < n_bytes:
+            for name in rng.choices(names, weights, k=1000):
+                n = rng.randrange(2, 9)
+                own = max(1, 3 * n // 10)
+                pieces = rng.choices(pools[name], k=own) + rng.choices(every, k=n - own)
+                writer.writerow([" ".join(" ".join(pieces).split()), name])
 
 
 def write_table(to: Path, n_bytes: int) -> None:
@@ -117,7 +144,7 @@ def write_places(to: Path, n_bytes: int) -> None:
             first = False
 
 
-TABLES = {"table": write_table, "places": write_places}
+MADE = {"sentences": write_sentences, "table": write_table, "places": write_places}
 
 
 def make(name: str, folder: Path, n_bytes: int) -> Path:
@@ -126,8 +153,8 @@ def make(name: str, folder: Path, n_bytes: int) -> Path:
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         aside = target.with_suffix(".partial")
-        if name in TABLES:
-            TABLES[name](aside, n_bytes)
+        if name in MADE:
+            MADE[name](aside, n_bytes)
         else:
             write_texts(aside, n_bytes, *SHAPES[name])
         aside.rename(target)
@@ -155,7 +182,7 @@ def fit(source: Path, memory: str, time_limit: str) -> dict[str, object]:
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("problem", choices=(*SHAPES, *TABLES))
+    parser.add_argument("problem", choices=(*SHAPES, *MADE))
     parser.add_argument("--memory", nargs="+", default=["128MB"])
     parser.add_argument("--time", default="60s")
     parser.add_argument("--bytes", type=int, default=700_000_000)
