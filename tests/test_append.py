@@ -253,6 +253,13 @@ def test_a_file_that_cannot_be_read_for_its_digest_is_told_and_the_command_again
         for to in (tmp_path / "whole", tmp_path / "again")
     )
     assert again == whole
+    os.utime(days[0], ns=(1, 1))  # so that the content decides whether it is the same file
+    monkeypatch.setattr(same_content, "sha256", failing)
+    with pytest.raises(DataError, match=r"1\.csv: .*\(Input/output error\)"):
+        ingest(days[0], tmp_path / "whole", append=True)
+    monkeypatch.undo()
+    ingest(days[0], tmp_path / "whole", append=True)
+    assert again == {file: (tmp_path / "whole" / file).read_bytes() for file in again}
 
 
 def test_what_cannot_be_appended(days, tmp_path):

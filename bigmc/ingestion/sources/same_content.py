@@ -33,12 +33,9 @@ def content_digests(sources: Iterable[Identity]) -> Mapping[str, str]:
         if _is_local_file(source) and source["bytes"] <= left:
             left -= source["bytes"]
             try:
-                digest, status = sha256(Path(source["path"])), status_of(source["path"])
+                digest, status = _digest(source["path"]), status_of(source["path"])
             except FileNotFoundError:
                 continue
-            except OSError as error:
-                reason = f"the file could not be read once more for its digest ({error.strerror})"
-                raise DataError(f"{source['path']}: {reason}", "repeat the command: it resumes") from error
             if (status.n_bytes, status.changed) == (source["bytes"], source["changed"]):
                 digests[source["path"]] = digest
     return digests
@@ -53,14 +50,19 @@ def is_same(asked: Identity, stored: Identity, digests: Mapping[str, str]) -> bo
         Identities.
     digests : mapping of str to str
         Of the stored files, by path.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read; one that is gone is not the same.
     """
     if asked == stored:
         return True
     if {**asked, "changed": 0} != {**stored, "changed": 0} or not _is_local_file(asked):
         return False
     try:
-        return sha256(Path(asked["path"])) == digests.get(asked["path"])
-    except OSError:
+        return _digest(asked["path"]) == digests.get(asked["path"])
+    except FileNotFoundError:
         return False
 
 
@@ -72,6 +74,17 @@ def as_stored(
         return tuple(asked)
     pairs = zip(asked, stored, strict=True)
     return tuple(theirs if is_same(mine, theirs, digests) else mine for mine, theirs in pairs)
+
+
+def _digest(path: str) -> str:
+    """Return the SHA-256 of a file; `DataError` if it is there and cannot be read."""
+    try:
+        return sha256(Path(path))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        reason = f"the file could not be read once more for its digest ({error.strerror})"
+        raise DataError(f"{path}: {reason}", "repeat the command: it resumes") from error
 
 
 def _is_local_file(source: Identity) -> bool:
