@@ -96,7 +96,8 @@ def fit(
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
         ``value_formats`` (examples by column of numbers and dates in other formats than the usual), ``notes``
-        (what counts as missing, columns that look like numbers or dates and are not read as such, on how
+        (what counts as missing, ids, columns that alone tell the class of all rows looked at, columns
+        that look like numbers or dates and are not read as such, on how
         many rows boosting was trained that had no time for all, and whether the model of an earlier call had
         less time), ``baselines`` (the largest class, a plain
         ridge model), ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that

@@ -43,6 +43,7 @@ _INDEX_NAME = re.compile(
 )
 """Names of the index of a data frame: the first is what a first column without a name is called here."""
 _ID_NAME = re.compile(r"(?i:id|(.*[ _.-])id)|.*[a-z]I[dD]")
+"""Names of ids: ``id``, ``user_id``, ``userId``, but not ``humid``."""
 
 
 class Use(Enum):

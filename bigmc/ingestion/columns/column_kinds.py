@@ -44,8 +44,8 @@ class ColumnKinds(NamedTuple):
         Columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if no columns
         are named.
     notes : tuple of str
-        Sentences on texts that count as missing, and on columns whose values look like numbers or dates but
-        are not read as such.
+        Sentences on texts that count as missing, on columns whose values look like numbers or dates but are
+        not read as such, on ids, and on columns that alone tell the class of every row.
     """
 
     options: IngestKeywords
