@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from bigmc.errors import DataError
 from bigmc.inference.memory import divide, divide_limit, own_copy
 from bigmc.model import Model, ModelOutline
 from bigmc.store.dataset import Dataset
+from bigmc.store.sample import is_drawn
 
 TASK = "evaluation"
 """Name of evaluation in messages about memory."""
@@ -24,6 +26,8 @@ ROW_COST = 48
 
 SET_COST = 192
 """Bytes of a row's label sets: about four true and four predicted labels, as pairs, sorted and merged."""
+
+_MOVED_AT_ONCE = 1024
 
 Workers = tuple[Engine, int]
 """The engine with as many workers as memory allows, and the bytes of each."""
@@ -149,3 +153,49 @@ class _LabelledShard:
 
     def tiles(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         return self.model.shard_tiles(self.dataset, self.number, self.scratch_bytes)
+
+
+@dataclass(frozen=True)
+class UndrawnRows(LabelledDataset):
+    """The samples of a dataset but those that `draw_rows` draws of it, by the same share and seed."""
+
+    share: float
+    seed: int
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """Number of samples up to the end of each shard."""
+        counts = [np.count_nonzero(~is_drawn(s, self.share, self.seed)) for s in self.dataset.shards]
+        return np.cumsum(counts, dtype=np.int64)
+
+    def part(self, number: int, model: Model, scratch_bytes: int) -> LabelledPart:
+        """Return these samples of a shard."""
+        undrawn = np.flatnonzero(~is_drawn(self.dataset.shards[number], self.share, self.seed))
+        return _SomeRows(super().part(number, model, scratch_bytes), undrawn)
+
+
+@dataclass(frozen=True)
+class _SomeRows:
+    whole: LabelledPart
+    rows: NDArray[np.int64]
+
+    @property
+    def labels(self) -> pa.ChunkedArray:
+        return self.whole.labels.take(pa.array(self.rows))
+
+    def codes(self) -> NDArray[np.int32]:
+        return self.whole.codes()[self.rows]
+
+    def scores(self) -> NDArray[np.float64]:
+        scores = self.whole.scores()
+        for lo in range(0, len(self.rows), _MOVED_AT_ONCE):  # in place: a copy may not fit into memory
+            some = self.rows[lo : lo + _MOVED_AT_ONCE]
+            scores[lo : lo + len(some)] = scores[some]
+        return scores[: len(self.rows)]
+
+    def sets(self) -> pa.ListArray:
+        return self.whole.sets().take(pa.array(self.rows))
+
+    def tiles(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        for first, scores in self.whole.tiles():
+            yield first, scores[self.rows]

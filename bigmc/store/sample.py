@@ -37,8 +37,13 @@ def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tupl
 
 def _chosen(s: int, dataset: Dataset, share: float, seed: int) -> NDArray[np.int64]:
     """Return the rows of a shard that are drawn."""
-    row_ids = dataset.shards[s].table(["row_id"]).column("row_id").to_numpy()
-    return np.flatnonzero(hashed_shares(row_ids, seed) < share)
+    return np.flatnonzero(is_drawn(dataset.shards[s], share, seed))
+
+
+def is_drawn(shard: Shard, share: float, seed: int) -> NDArray[np.bool_]:
+    """Return whether `draw_rows` draws each row of a shard."""
+    row_ids = shard.table(["row_id"]).column("row_id").to_numpy()
+    return hashed_shares(row_ids, seed) < share
 
 
 def draw_groups(

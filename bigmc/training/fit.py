@@ -10,23 +10,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from bigmc.engine import Engine, Resources
 from bigmc.errors import DataError, ModelError
-from bigmc.inference.evaluate import evaluate
-from bigmc.inference.labelled import LabelledDataset
 from bigmc.model import Model, load_model
-from bigmc.model.calibration import MOST_ROWS, Calibration
-from bigmc.options.inference import EvaluateOptions
+from bigmc.model.calibration import Calibration
 from bigmc.progress import ProgressCallback, silent
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import exclusive
 from bigmc.store.files.work_file import made_once, read_work_file, write_work_file
-from bigmc.store.sample import draw_rows
 from bigmc.training.best_model import (
     check_max_features,
     check_ridge_memory,
@@ -35,23 +31,22 @@ from bigmc.training.best_model import (
 )
 from bigmc.training.boosting import choose_boosting, share_for_boosting
 from bigmc.training.boosting_rounds import Boosting
+from bigmc.training.choose_again import choose_again
 from bigmc.training.class_scales import ClassScales
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
 from bigmc.training.label_thresholds import Thresholds
-from bigmc.training.limits import SCORE_ENTRIES, Limits, engine_for, tidy_after
+from bigmc.training.limits import Limits, engine_for, tidy_after
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
 from bigmc.training.sums import Sum, add_up
-from bigmc.training.trials import Course, Size, Truth, better
-from bigmc.training.validation import SCORE_SHARE
+from bigmc.training.trials import Course, Size, better
+from bigmc.training.unseen_rows import UnseenRows
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT, SCALES = "asked.json", "result.json", "scales.json"
 INTERVAL_Z = 1.959964
 """Quantile of the normal distribution for intervals of 95 %."""
-_CALIBRATION_SEED, _CALIBRATION_SHARE = 0xCA11, 0.125
-"""Seed that draws the rows to calibrate on, and their maximum share of the memory limit."""
 
 
 class Fit:
@@ -122,20 +117,25 @@ class Fit:
             course = course._replace(sizes=search.sizes(course.best.candidate))
             if course.sizes:
                 self._models.searched = search.validation.duals(course.best.candidate)
+                self._models.searched_settings = course.best.candidate
             winner, rivals = self._choose(course, rival, summed)
             winner = self._class_scaled(winner, search, course)
             lacked_time = search.lacked_time
             del search, rival  # frees the rows of the search
             tidy_after(self._data)
-            measured = self._measured(winner, course)
+            plain, unseen = self._plain_ridge(course), self._unseen(course)
+            notes: list[str] = []
+            if unseen is not None and unseen.judges:
+                winner, plain, notes = choose_again(winner, plain, unseen, self._models)
+            measured = self._measured(winner, plain, unseen)
             cross_validated = course.n_held_out == course.n_rows  # so it judged on more rows than the test
             refits = self._test is not None and self._splits.refit and self._models.has_time
-            if refits and not cross_validated:
-                winner = self._recalibrated(winner)
+            if unseen is not None and refits and not cross_validated:
+                winner = unseen.calibrated(winner, self._models.tested(winner))
             model = self._models.whole(winner) if refits else self._models.tested(winner)
             self._save(model, course, winner, "all" if refits else self._splits.train)
             result = self._result(model, course, winner, measured, rivals)
-            result["notes"] += ["there was no time for boosting"] if no_time else []
+            result["notes"] += ["there was no time for boosting"] * no_time + notes
             result["notes"] += _doubts(self._train)
             lacked_time |= self._models.n_rows is not None or not self._models.has_time
             if lacked_time and math.isfinite(self._limits.asked_seconds):
@@ -202,55 +202,38 @@ class Fit:
     def _boosts(self) -> bool:
         return self._limits.max_features is None and share_for_boosting(self._data, self._limits.memory) > 0
 
-    def _measured(self, winner: Winner, course: Course) -> Measured:
-        """Return the figures on the test rows, for models not trained on them."""
-        if self._test is None:
-            return {"test": None}
-        figures = self._figures(self._models.tested(winner), winner)
+    def _plain_ridge(self, course: Course) -> Winner:
+        """Return the plain ridge model of all features, the baseline of every fit."""
         first = course.trials[0]
-        linear = winner.linear
         by_duals = linear_winner(course, self._data, self._limits).size is not None
-        plain = Winner.of(first, Size.whole(first) if by_duals else None)
-        same = plain.candidate == winner.candidate and (winner.size is None or winner.size.share == 1.0)
+        return Winner.of(first, Size.whole(first) if by_duals else None)
+
+    def _unseen(self, course: Course) -> UnseenRows | None:
+        """Return the test rows, if there are any."""
+        if self._test is None:
+            return None
+        resources = Resources(self._engine, self._limits.memory, self._progress)
+        some = course.n_rows < self._train.n_samples
+        return UnseenRows(self._test, self._splits.thresholds, self._limits, resources, searched_some=some)
+
+    def _measured(self, winner: Winner, plain: Winner, unseen: UnseenRows | None) -> Measured:
+        """Return the figures on the test rows, for models not trained on them."""
+        if unseen is None:
+            return {"test": None}
+        figures = unseen.figures(winner, self._models.tested(winner))
+        same = winner.is_trained_as(plain)
         by = self._splits.thresholds.figure if self._data.has_sets else "accuracy"
         shares = {}
         if same or self._models.has_time:
             ridge = figures
             if not same or winner.class_scales is not None:
-                model = self._models.tested(winner) if same else self._models.plain(plain, linear)
-                ridge = self._figures(model, plain)
+                model = self._models.tested(winner) if same else self._models.beside(plain, winner.linear)
+                ridge = unseen.figures(plain, model)
             shares["plain_ridge"] = ridge[by]
         if not self._data.has_sets:
-            counts = self._test.class_counts()
-            shares["largest_class"] = float(
-                counts[self._train.class_counts().argmax()] / self._test.n_samples
-            )
-        interval = wilson(figures[by], self._test.n_samples)
+            shares["largest_class"] = unseen.share_of(int(self._train.class_counts().argmax()))
+        interval = wilson(figures[by], figures["n_samples"])
         return {"test": {"by": by, by: figures[by], "interval": interval, **figures}, "baselines": shares}
-
-    def _figures(self, model: Model, winner: Winner) -> Mapping[str, Any]:
-        assert self._test is not None
-        test = winner.samples(self._test)
-        resources = Resources(self._engine, self._limits.memory, self._progress)
-        figures = evaluate(winner.completed(model), LabelledDataset(test), EvaluateOptions(), resources)
-        return cast(Mapping[str, Any], figures)
-
-    def _recalibrated(self, winner: Winner) -> Winner:
-        """Return the winner calibrated on the test rows, after they have been used for testing.
-
-        The model of all other rows is closer to the final model than those of the search: it was trained
-        on more rows, and is more confident.
-        """
-        assert self._test is not None
-        model, test = self._models.tested(winner), winner.samples(self._test)
-        entries = min(SCORE_ENTRIES, self._limits.memory // SCORE_SHARE)
-        rows = max(min(MOST_ROWS, entries // max(test.n_classes, 1)), 1)
-        n_bytes = test.decoded_bytes
-        share = min(1.0, rows / test.n_samples, _CALIBRATION_SHARE * self._limits.memory / max(n_bytes, 1))
-        drawn, _ = draw_rows(test, share, _CALIBRATION_SEED, self._engine)
-        scores = winner.scaled(model).dataset_scores(drawn)
-        verdict = Truth.of(drawn, self._splits.thresholds).judge(scores)
-        return replace(winner, calibration=verdict.calibration, threshold=verdict.threshold)
 
     def _save(self, model: Model, course: Course, winner: Winner, split: str) -> None:
         names = feature_names(self._data, model.used_features, self._limits.memory // 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from bigmc.store.files import disk
 from bigmc.training.in_time import train_in_time
 from bigmc.training.limits import FEWEST_SECONDS, Limits, tidy_after
 from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
+from bigmc.training.trials import Candidate
 from bigmc.training.winner import Splits, Winner
 
 _FEWEST_PASSES = 3.0
@@ -77,6 +79,8 @@ class FitModels:
     ----------
     searched : Duals or None
         Dual variables of the search's best model, to start the first training from.
+    searched_settings : Candidate or None
+        The settings of that model.
     n_rows : int or None
         Number of rows that the last training had time for; None if it learned from all.
     """
@@ -97,6 +101,7 @@ class FitModels:
         self._tests = bool(data.splits.get(splits.test))
         self._tested: Duals | None = None
         self.searched: Duals | None = None
+        self.searched_settings: Candidate | None = None
         self.n_rows: int | None = None
 
     @property
@@ -110,7 +115,7 @@ class FitModels:
             parts = [self.tested(part) for part in winner.parts]
             return SumModel.of(parts, np.array(winner.part_weights))
         if winner.size is not None:
-            return self._sized("measured", winner, self._train, self.searched)
+            return self._sized("measured", winner, self._train, self.searched, DualsAfter.KEPT)
         return self._trained("measured", winner, self._train)
 
     def whole(self, winner: Winner) -> Model:
@@ -118,18 +123,27 @@ class FitModels:
         if winner.parts:
             return SumModel.of([self.whole(part) for part in winner.parts], np.array(winner.part_weights))
         if winner.size is not None:
-            duals, self._tested = self._placed(self._duals(winner)), None
+            # those of other settings are not kept, and a killed run must start from the same
+            searched = winner.candidate == self.searched_settings
+            duals, self._tested = self._placed(self._duals(winner)) if searched else None, None
             return self._sized("whole", winner, self._data, duals)
         warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
         start = self.tested(winner) if warm else None
         return self._trained("whole", winner, self._data, start)
 
-    def plain(self, plain: Winner, winner: Winner) -> Model:
-        """Return the plain ridge model for the same rows as the winner."""
-        if plain.size is None:
-            return self._trained("plain", plain, self._train)
-        start = self.searched if winner.size is None else self._duals(winner)
-        return self._train_sized(plain, self._train, start).model
+    def beside(self, other: Winner, winner: Winner) -> Model:
+        """Return a ridge model of other settings, for the same rows as the winner, which was trained before.
+
+        `tested` returns it from then on.
+        """
+        n_rows = self.n_rows
+        if other.size is None:
+            model = self._trained("measured", other, self._train)
+        else:
+            start = self.searched if winner.size is None else self._duals(winner)
+            model = self._sized("measured", other, self._train, start)
+        self.n_rows = n_rows  # that of the winner
+        return model
 
     def _duals(self, winner: Winner) -> Duals:
         """Return the dual variables of the tested model, to start similar models from."""
@@ -146,11 +160,17 @@ class FitModels:
         places = [np.arange(*span) for shard, span in spans if shard.split == train]
         return Duals(duals.values, np.concatenate(places), used_once=True)
 
-    def _sized(self, name: str, winner: Winner, samples: Dataset, start: Duals | None) -> Model:
+    def _sized(
+        self,
+        name: str,
+        winner: Winner,
+        samples: Dataset,
+        start: Duals | None,
+        after: DualsAfter = DualsAfter.DROPPED,
+    ) -> Model:
         """Train a ridge model of a size, or find it in the folder."""
-        file = self._folder / f"{name}-{winner.kind}.model"
+        file = self._folder / f"{_named(name, winner)}.model"
         if not file.exists():
-            after = DualsAfter.KEPT if name == "measured" else DualsAfter.DROPPED
             trained = self._train_sized(winner, samples, start, after)
             if after is DualsAfter.KEPT:
                 self._tested, self.searched = trained.duals, None
@@ -165,7 +185,7 @@ class FitModels:
         winner: Winner,
         samples: Dataset,
         start: Duals | None,
-        after: DualsAfter = DualsAfter.DROPPED,
+        after: DualsAfter,
     ) -> Trained:
         tidy_after(self._data)  # frees what measuring the previous model needed
         began = time.monotonic()
@@ -177,7 +197,7 @@ class FitModels:
 
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
         """Train, resume a training, or load the finished model from the folder."""
-        name = f"{name}-{winner.kind}"
+        name = _named(name, winner)
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
         if not file.exists():
             disk.make_folder(work)
@@ -197,3 +217,11 @@ class FitModels:
         if samples is self._data or not self._tests:
             return self._deadlines.last()
         return self._deadlines.next(int(self._splits.refit))
+
+
+def _named(step: str, winner: Winner) -> str:
+    """Return a name for the files of a training, which tells the linear models of a fit apart."""
+    if winner.candidate is None:
+        return f"{step}-{winner.kind}"
+    settings = repr((winner.candidate, winner.size and winner.size.share, winner.max_features))
+    return f"{step}-{winner.kind}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,12 @@ and then takes more. Most trials take fewer. On tables that hinges nearly separa
 objective is almost zero, and a gap of a tenth of it takes hundreds of passes. On polls 98.46 % of held-out
 rows were right after 10 passes, 98.50 % after 30 and 98.43 % after 100; on kershaw 97.1, 97.2 and 97.3 %."""
 
+TRIAL_TOL, RIDGE_TOL = 0.1, 0.03
+"""Gaps to reach: by default, and by a ridge model of many features of all rows. Dual coordinates go three times
+through each block of rows that is in memory, and a gap of a tenth is reached after a time or two through all
+blocks. On 1.9 million texts and 3.6 million words 36.8 and 87.5 % of the unseen rows were right then, 38.0
+and 87.6 % with .03, 38.3 and 87.7 % with .01, for twice to 2.7 times, and 1.6 to 1.7 times, the time."""
+
 _KNOWN = WEIGHTINGS | TABLE_WEIGHTINGS
 
 
@@ -74,14 +80,16 @@ class Candidate:
         """Whether dual coordinate descent solves it, which makes warm starts unnecessary."""
         return self.loss == HINGE and self.alpha == 0.0
 
-    def options(self, weight_sum: float, max_passes: int = MOST_PASSES) -> SparseOptions:
+    def options(
+        self, weight_sum: float, max_passes: int = MOST_PASSES, tol: float = TRIAL_TOL
+    ) -> SparseOptions:
         """Return the options of the learner for samples of this total weight."""
         return SparseOptions(
             alpha=self.alpha / weight_sum,
             ridge=self.ridge / weight_sum,
             loss=self.loss,
             fit_intercept=True,
-            tol=0.1,
+            tol=tol,
             max_passes=max_passes,
         )
 
@@ -178,7 +186,22 @@ class Trial:
         return {**asdict(self), "calibration": self.calibration.to_dict()}
 
 
-def better(one: Trial, other: Trial, n_held_out: int) -> Trial:
+class Judged(Protocol):
+    """What two candidates are compared by."""
+
+    @property
+    def quality(self) -> float:
+        """Accuracy, or F1 for label sets."""
+
+    @property
+    def log_loss(self) -> float:
+        """After calibration on the same rows."""
+
+
+J = TypeVar("J", bound=Judged)
+
+
+def better(one: J, other: J, n_held_out: int) -> J:
     """Return the better of two trials on so many rows by quality and log loss.
 
     The first one wins unless the other is clearly better.

@@ -11,7 +11,8 @@ from bigmc.options.learners import BoostOptions, LearnerOptions
 from bigmc.store.dataset import Dataset
 from bigmc.training.class_scales import ClassScales
 from bigmc.training.label_thresholds import Threshold, Thresholds
-from bigmc.training.trials import Candidate, Size, Trial, weighted
+from bigmc.training.search_rows import has_many_features
+from bigmc.training.trials import RIDGE_TOL, TRIAL_TOL, Candidate, Size, Trial, Verdict, weighted
 
 
 class Splits(NamedTuple):
@@ -77,6 +78,14 @@ class Winner:
         calibration, threshold = said.calibration, said.threshold
         return cls("sparse", trial.candidate, calibration, threshold, size=size, max_features=max_features)
 
+    def judged(self, verdict: Verdict) -> Winner:
+        """Return the learner with the calibration and threshold of a verdict."""
+        return replace(self, calibration=verdict.calibration, threshold=verdict.threshold)
+
+    def is_trained_as(self, plain: Winner) -> bool:
+        """Return whether it has the settings of a linear learner, and all features."""
+        return plain.candidate == self.candidate and (self.size is None or self.size.share == 1.0)
+
     @property
     def linear(self) -> Winner:
         """The linear learner of a sum, else the learner itself."""
@@ -125,4 +134,6 @@ class Winner:
         if self.candidate is None:
             assert self.boosting is not None
             return self.boosting
-        return self.candidate.options(samples.weight_sum)
+        is_large_ridge = self.candidate.is_ridge_hinge and has_many_features(samples)
+        tol = RIDGE_TOL if is_large_ridge else TRIAL_TOL
+        return self.candidate.options(samples.weight_sum, tol=tol)

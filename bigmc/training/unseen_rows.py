@@ -1,0 +1,100 @@
+"""The test rows of a fit, which no model learns from: some choose between trained models, the others test.
+
+A search sees a sample of the rows. With many more rows other settings may be better: idf weights rare words,
+which are known only once there are many rows, and so on. So the winner of a search on a small part of the
+rows is compared again once it is trained on all of them, with the plain ridge model, which is trained anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from bigmc.engine import Resources
+from bigmc.inference.evaluate import evaluate
+from bigmc.inference.labelled import LabelledDataset, UndrawnRows
+from bigmc.model import Model
+from bigmc.model.calibration import MOST_ROWS
+from bigmc.options.inference import EvaluateOptions
+from bigmc.store.dataset import Dataset
+from bigmc.store.sample import draw_rows
+from bigmc.training.label_thresholds import Thresholds
+from bigmc.training.limits import SCORE_ENTRIES, Limits
+from bigmc.training.trials import Truth, Verdict
+from bigmc.training.validation import SCORE_SHARE
+from bigmc.training.winner import Winner
+
+JUDGING_SHARE, FEWEST_JUDGES = 0.25, 5_000
+"""Maximum share of the test rows that choose between models, and their minimum: on 5,000 rows the accuracies
+of two models differ by chance by about half a point."""
+_CALIBRATION_SEED, _JUDGING_SEED = 0xCA11, 0x1D6E
+_DRAWN_SHARE = 0.125
+"""Maximum share of the memory limit of rows that are drawn."""
+
+
+class UnseenRows:
+    """The test rows of a fit.
+
+    Parameters
+    ----------
+    test : Dataset
+    thresholds : Thresholds
+        Kind of thresholds of models of label sets.
+    limits : Limits
+    resources : Resources
+    searched_some : bool
+        Whether the search saw a part of the training rows only.
+
+    Attributes
+    ----------
+    judges : bool
+        Whether some of them choose between models, and the others test.
+    n_judges : int
+        About how many choose.
+    """
+
+    def __init__(
+        self,
+        test: Dataset,
+        thresholds: Thresholds,
+        limits: Limits,
+        resources: Resources,
+        *,
+        searched_some: bool,
+    ) -> None:
+        self._test, self._thresholds, self._resources = test, thresholds, resources
+        entries = min(SCORE_ENTRIES, limits.memory // SCORE_SHARE)
+        self._n_rows = max(min(MOST_ROWS, entries // max(test.n_classes, 1)), 1)
+        self._most_bytes = _DRAWN_SHARE * limits.memory
+        self._judging = min(JUDGING_SHARE, self._enough(test))
+        self.n_judges = int(self._judging * test.n_samples)
+        self.judges = searched_some and self.n_judges >= FEWEST_JUDGES
+
+    def judge(self, winner: Winner, model: Model) -> Verdict:
+        """Return the quality of a trained winner on the rows that choose."""
+        return self._verdict(winner, model, self._judging, _JUDGING_SEED)
+
+    def calibrated(self, winner: Winner, model: Model) -> Winner:
+        """Return a winner calibrated on as many rows as are useful, after they have been used for testing."""
+        share = self._enough(winner.samples(self._test))
+        return winner.judged(self._verdict(winner, model, share, _CALIBRATION_SEED))
+
+    def figures(self, winner: Winner, model: Model) -> Mapping[str, Any]:
+        """Return the figures of `evaluate` for a trained winner, on the rows that test."""
+        test = winner.samples(self._test)
+        rows = UndrawnRows(test, self._judging, _JUDGING_SEED) if self.judges else LabelledDataset(test)
+        figures = evaluate(winner.completed(model), rows, EvaluateOptions(), self._resources)
+        return cast(Mapping[str, Any], figures)
+
+    def share_of(self, code: int) -> float:
+        """Return the share of the rows that are of a class."""
+        return float(self._test.class_counts()[code] / self._test.n_samples)
+
+    def _enough(self, test: Dataset) -> float:
+        """Return the share of rows that are enough to judge a model, and fit into memory."""
+        by_bytes = self._most_bytes / max(test.decoded_bytes, 1)
+        return min(1.0, self._n_rows / test.n_samples, by_bytes)
+
+    def _verdict(self, winner: Winner, model: Model, share: float, seed: int) -> Verdict:
+        drawn, _ = draw_rows(winner.samples(self._test), share, seed, self._resources.engine)
+        return Truth.of(drawn, self._thresholds).judge(winner.scaled(model).dataset_scores(drawn))
