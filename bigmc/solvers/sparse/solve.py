@@ -7,6 +7,7 @@ classification", Machine Learning 93 (2013). Data that fit into memory are train
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from bigmc.solvers.sparse.in_memory import train_in_memory
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory
 from bigmc.solvers.sparse.run import SparseRun
 from bigmc.solvers.sparse.state import Start, State
+from bigmc.store.centred import Centred, centred
 
 #: Any tolerance will do where a single pass is made.
 _ANY_TOL = 1e-2
@@ -101,6 +103,37 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
         If the data lead to numbers that are not finite.
     """
     plan = _plan(run) if chunk_bytes is None else None
+    if plan and (moved := _centred_run(run)):
+        return _solve_centred(*moved, start)
+    return _solve(run, plan, start, chunk_bytes)
+
+
+def _centred_run(run: SparseRun) -> tuple[SparseRun, SolverPlan, Centred] | None:
+    """Return the run on centred columns, if there are any and they fit into memory: they are wider."""
+    samples = centred(run.task.dataset) if run.descent.fit_intercept else None
+    if samples is None:
+        return None
+    inner = replace(run, task=replace(run.task, dataset=samples.dataset))
+    with suppress(MemoryLimitError):
+        if plan := _plan(inner):
+            return inner, plan, samples
+    return None
+
+
+def _solve_centred(run: SparseRun, plan: SolverPlan, samples: Centred, start: Start | None) -> Solution:
+    """Return the solution for columns as they are, found with centred ones."""
+    if start is not None:
+        shifted = start.intercept + samples.shift(start.features, start.coef)
+        start = replace(start, intercept=shifted)
+    solution = _solve(run, plan, start, None)
+    # rounded as the model keeps them: what rounding does to a weight times a mean is made up for here
+    coef = solution.coef.astype(solution.score_dtype, copy=False)
+    intercept = solution.intercept - samples.shift(solution.features, coef)
+    return replace(solution, coef=coef, intercept=intercept)
+
+
+def _solve(run: SparseRun, plan: SolverPlan | None, start: Start | None, chunk_bytes: int | None) -> Solution:
+    """Train in memory by a plan, or out of core if there is none."""
     if plan:
         saved = load(run.context, run.fingerprint)
         first = None if start is None else State.at(start, run.task.width, run.task.alpha)
