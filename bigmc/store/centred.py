@@ -8,8 +8,10 @@ an unpenalised intercept the optimum is the same: ``b + w x = (b + w m) + w (x -
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from bigmc.store.dataset import Dataset
 from bigmc.store.deviations import BLOCK_BYTES
+from bigmc.store.shards.sample_labels import SampleLabels
 from bigmc.store.shards.shard import Shard
 
 _FAR = 100.0
@@ -40,11 +43,15 @@ class CentredShard:
     """
 
     def __init__(self, shard: Shard, features: NDArray[np.int64], means: NDArray[np.float64]) -> None:
-        self._shard, self._means = shard, means
-        self._spans = [shard.indptr(int(feature), int(feature) + 1) for feature in features]
+        self._shard, self._features, self._means = shard, features, means
         self.n_rows, self.n_features, self.nnz = shard.n_rows, shard.n_features, shard.nnz
         self.split, self.nbytes = shard.split, shard.nbytes
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    @cached_property
+    def _spans(self) -> list[NDArray[np.int64]]:
+        """First entry of each centred column and the one after its last; read at first use."""
+        return [self._shard.indptr(int(feature), int(feature) + 1) for feature in self._features]
 
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return the offsets of columns ``lo`` to ``hi``, counted from the shard's first entry."""
@@ -66,20 +73,69 @@ class CentredShard:
         return self._shard.table(columns)
 
 
+class CentredDataset(Dataset):
+    """A dataset of which some columns are read less their mean.
+
+    Parameters
+    ----------
+    original : Dataset
+        Every sample has an entry in each of these columns.
+    features : int64 array of shape (n_centred,)
+    means : float64 array of shape (n_centred,)
+    column_scale : float32 array of shape (n_features,) or None
+        By default that of the weighting.
+    sample_weights : float64 array of shape (n_samples,) or None
+        Those of the original.
+    """
+
+    def __init__(
+        self,
+        original: Dataset,
+        features: NDArray[np.int64],
+        means: NDArray[np.float64],
+        column_scale: NDArray[np.float32] | None = None,
+        sample_weights: NDArray[np.float64] | None = None,
+    ) -> None:
+        shards = [CentredShard(shard, features, means) for shard in original.shards]
+        own = original.class_labels, original.n_features, original.weighting, original.features
+        # No files: their statistics are those of the columns as they are.
+        super().__init__(shards, *own, None, column_scale, sample_weights)
+        self._original, self._centred, self._means = original, features, means
+
+    @property
+    def centring(self) -> str:
+        """What tells apart runs on columns that are centred or scaled otherwise."""
+        scale = b"" if self._column_scale is None else self._column_scale.tobytes()
+        digest = hashlib.sha256(self._centred.tobytes() + self._means.tobytes() + scale).hexdigest()
+        return f"{len(self._centred)} columns, {digest[:16]}"
+
+    def __reduce__(self) -> Any:
+        """Pickle the original and the means: another process reads neither statistics nor weights of rows."""
+        return CentredDataset, (self._original, self._centred, self._means, self._column_scale)
+
+    @property
+    def _sample_labels(self) -> SampleLabels:
+        """Those of the original, which may be in memory."""
+        return self._original._sample_labels
+
+    def _count_entries(self) -> NDArray[np.signedinteger]:
+        return self._original._count_entries()
+
+
 @dataclass(frozen=True)
 class Centred:
     """A dataset of which some columns are centred.
 
     Attributes
     ----------
-    dataset : Dataset
+    dataset : CentredDataset
         In memory or on disk as the original; scaled columns have their own deviation, however small.
     features : int64 array of shape (n_centred,)
     means : float64 array of shape (n_centred,)
         Of their values as they are used, after the scale of columns.
     """
 
-    dataset: Dataset
+    dataset: CentredDataset
     features: NDArray[np.int64]
     means: NDArray[np.float64]
 
@@ -112,19 +168,17 @@ def centred(dataset: Dataset) -> Centred | None:
         far = np.flatnonzero(full & (np.square(means) > _FAR**2 * variances))
     if not len(far):
         return None
-    moved = _less(dataset, far, means[far])
-    # Of the differences, because the variance of the values may be nothing but rounding errors.
-    deviations = np.sqrt(_moments(moved, np.isin(np.arange(dataset.n_features), far))[1][far])
+    deviations = _deviations(dataset, far, means[far])
     varies = deviations > _ROUNDING * np.abs(means[far])
     if not varies.any():
         return None
     far, deviations = far[varies], deviations[varies]
-    moved, used, scale = _less(dataset, far, means[far]), means[far], dataset.column_scale()
+    used, scale = means[far], dataset.column_scale()
     if scale is not None:
         scale, own = scale.copy(), deviations > _SINGLE * np.abs(used)
         scale[far[own]] = 1.0 / deviations[own]
-        moved, used = moved.with_column_scale(scale), used * scale[far]
-    return Centred(moved, far, used)
+    moved = CentredDataset(dataset, far, used, scale, dataset.sample_weights())
+    return Centred(moved, far, used if scale is None else used * scale[far])
 
 
 def _moments(dataset: Dataset, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -139,13 +193,22 @@ def _moments(dataset: Dataset, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.fl
     return np.where(chosen, means, 0.0), np.where(chosen, variances, 0.0)
 
 
-def _less(dataset: Dataset, features: NDArray[np.int64], means: NDArray[np.float64]) -> Dataset:
-    """Return the same samples with some columns less their means."""
-    return Dataset(
-        [CentredShard(shard, features, means) for shard in dataset.shards],
-        dataset.class_labels,
-        dataset.n_features,
-        dataset.weighting,
-        dataset.features,
-        sample_weights=dataset.sample_weights(),
-    )
+def _deviations(
+    dataset: Dataset, features: NDArray[np.int64], means: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the standard deviations of some columns, reading one of a shard at a time.
+
+    They are those of the differences to the means, because a variance of the values may be nothing but
+    rounding errors.
+    """
+    sums, squares = np.zeros(len(features)), np.zeros(len(features))
+    for shard in dataset.shards:
+        for j, (feature, mean) in enumerate(zip(features.tolist(), means.tolist(), strict=True)):
+            first, last = shard.indptr(feature, feature + 1).tolist()
+            values = np.empty(last - first)
+            shard.read(first, last, None, values)
+            values -= mean
+            sums[j] += values.sum()
+            squares[j] += np.square(values).sum()
+    variances = squares / dataset.n_samples - np.square(sums / dataset.n_samples)
+    return np.sqrt(np.maximum(variances, 0.0))
