@@ -30,6 +30,9 @@ _ROUNDING, _SINGLE = 1e-14, float(np.finfo(np.float32).eps)
 """Ratios of deviation to mean up to which a column counts as constant, and is not scaled by its deviation: in
 single precision, which many programs write, the same value read twice may differ by as much."""
 
+_AT_ONCE = 1 << 18
+"""Entries of a shard whose deviations are computed at once."""
+
 
 class CentredShard:
     """A shard of which some columns are read less their mean; see `bigmc.store.shards.shard.Shard`.
@@ -39,6 +42,7 @@ class CentredShard:
     shard : Shard
         Every row has an entry in each of these columns.
     features : int64 array of shape (n_centred,)
+        Increasing.
     means : float64 array of shape (n_centred,)
     """
 
@@ -49,9 +53,10 @@ class CentredShard:
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
 
     @cached_property
-    def _spans(self) -> list[NDArray[np.int64]]:
-        """First entry of each centred column and the one after its last; read at first use."""
-        return [self._shard.indptr(int(feature), int(feature) + 1) for feature in self._features]
+    def _firsts(self) -> NDArray[np.int64]:
+        """First entry of each centred column, which has one of every row; read at first use."""
+        lo = int(self._features[0])
+        return self._shard.indptr(lo, int(self._features[-1]) + 1)[self._features - lo]
 
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
         """Return the offsets of columns ``lo`` to ``hi``, counted from the shard's first entry."""
@@ -64,9 +69,10 @@ class CentredShard:
         self._shard.read(start, stop, indices_out, data_out)
         if data_out is None:
             return
-        for (first, last), mean in zip(self._spans, self._means, strict=True):
-            if first < stop and last > start:
-                data_out[max(first, start) - start : min(last, stop) - start] -= mean
+        firsts, n_rows = self._firsts, self.n_rows
+        lo, hi = np.searchsorted(firsts, [start - n_rows + 1, stop]).tolist()
+        for first, mean in zip(firsts[lo:hi].tolist(), self._means[lo:hi].tolist(), strict=True):
+            data_out[max(first, start) - start : min(first + n_rows, stop) - start] -= mean
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows' table, or the named columns of it."""
@@ -196,19 +202,23 @@ def _moments(dataset: Dataset, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.fl
 def _deviations(
     dataset: Dataset, features: NDArray[np.int64], means: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the standard deviations of some columns, reading one of a shard at a time.
+    """Return the standard deviations of some columns that have an entry in every row.
 
     They are those of the differences to the means, because a variance of the values may be nothing but
-    rounding errors.
+    rounding errors. Neighbours of a shard are read together.
     """
     sums, squares = np.zeros(len(features)), np.zeros(len(features))
+    apart = np.flatnonzero(np.diff(features) > 1) + 1
     for shard in dataset.shards:
-        for j, (feature, mean) in enumerate(zip(features.tolist(), means.tolist(), strict=True)):
-            first, last = shard.indptr(feature, feature + 1).tolist()
-            values = np.empty(last - first)
-            shard.read(first, last, None, values)
-            values -= mean
-            sums[j] += values.sum()
-            squares[j] += np.square(values).sum()
+        most = max(1, _AT_ONCE // max(shard.n_rows, 1))
+        for places in np.split(np.arange(len(features)), apart):
+            for some in np.split(places, range(most, len(places), most)):
+                lo, n_entries = int(features[some[0]]), len(some) * shard.n_rows
+                first = int(shard.indptr(lo, lo + 1)[0])
+                values = np.empty(n_entries)
+                shard.read(first, first + n_entries, None, values)
+                differences = values.reshape(len(some), shard.n_rows) - means[some, None]
+                sums[some] += differences.sum(axis=1)
+                squares[some] += np.square(differences).sum(axis=1)
     variances = squares / dataset.n_samples - np.square(sums / dataset.n_samples)
     return np.sqrt(np.maximum(variances, 0.0))
