@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -159,11 +159,19 @@ class Centred:
         return added
 
 
-def centred(dataset: Dataset) -> Centred | None:
-    """Return a dataset with centred columns, or None if none is far from 0 beside its deviation.
+class FarColumns(NamedTuple):
+    """Features that are far from 0 beside their deviation, increasing, with means and deviations."""
 
-    Only columns with an entry in every row are centred, and only where rows have no scale: others would have
-    to store what they leave out. A column that is constant stays as it is.
+    features: NDArray[np.int64]
+    means: NDArray[np.float64]
+    deviations: NDArray[np.float64]
+
+
+def far_columns(dataset: Dataset) -> FarColumns | None:
+    """Return which columns can be centred and are far from 0, or None.
+
+    Only columns with an entry in every row can be, and only where rows have no scale: others would have to
+    store what they leave out. A column that is constant is none of them.
     """
     weighting = dataset.weighting
     if weighting.binary or weighting.l2 or weighting.idf:
@@ -176,10 +184,16 @@ def centred(dataset: Dataset) -> Centred | None:
         return None
     deviations = _deviations(dataset, far, means[far])
     varies = deviations > _ROUNDING * np.abs(means[far])
-    if not varies.any():
+    return FarColumns(far[varies], means[far[varies]], deviations[varies]) if varies.any() else None
+
+
+def centred(dataset: Dataset) -> Centred | None:
+    """Return a dataset with centred columns, or None if none is far from 0 beside its deviation."""
+    columns = far_columns(dataset)
+    if columns is None:
         return None
-    far, deviations = far[varies], deviations[varies]
-    used, scale = means[far], dataset.column_scale()
+    far, used, deviations = columns
+    scale = dataset.column_scale()
     if scale is not None:
         scale, own = scale.copy(), deviations > _SINGLE * np.abs(used)
         scale[far[own]] = 1.0 / deviations[own]
