@@ -10,12 +10,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
 
 STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 """Signals that end a command, and how the message names them."""
 
-_saying = threading.Lock()
+_stopping = threading.RLock()
+"""Never released: the main thread and the watching one may both come to stop the process."""
+_begun: list[int] = []
+"""The signal that is being obeyed."""
 
 
 @contextmanager
@@ -68,8 +70,16 @@ def _handle(number: int, frame: FrameType | None) -> None:
     _stop(number)
 
 
-def _stop(number: int) -> NoReturn:
-    _saying.acquire()  # never released: the main thread and the watching one may both get here
+def _stop(number: int) -> None:
+    """End the process, or return to what is already ending it on this thread.
+
+    `timeout` sends its signal twice, to the process and to its group. Python handles the second one in the
+    main thread between any two steps of the first one's handler, which must not wait for itself.
+    """
+    _stopping.acquire()
+    if _begun:
+        return
+    _begun.append(number)
     shown_again = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
     reason = STOPS[signal.Signals(number)]
     os.write(2, f"{shown_again}bigmc: {reason}; the same command resumes where it stopped\n".encode())

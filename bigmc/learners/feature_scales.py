@@ -1,10 +1,11 @@
-"""Warn of features in so different units that a penalty, or the descent, works on only some of them."""
+"""Warn of features whose units or offsets keep a penalty, or the descent, from working on them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.store.centred import far_columns
 from bigmc.store.dataset import Dataset
 from bigmc.store.deviations import BLOCK_BYTES
 from bigmc.store.feature_titles import feature_title
@@ -43,6 +44,23 @@ def unequal_scales(dataset: Dataset, *, converged: bool) -> tuple[str, ...]:
         return (f"the {small}, so small that their weights are held down; {cure}",)
     large = f"values of {feature_title(dataset, largest)} are about {high:.0e}"
     return (f"{large}, but {small}: training is slow, and weights of small values are held down; {cure}",)
+
+
+def far_from_zero(dataset: Dataset) -> tuple[str, ...]:
+    """Return a warning of the column that is furthest from 0 beside its deviation, or nothing.
+
+    It explains why descent without an intercept, which does not centre columns, did not converge.
+    """
+    columns = far_columns(dataset)
+    if columns is None:
+        return ()
+    worst = int(np.argmax(np.abs(columns.means) / columns.deviations))
+    title = feature_title(dataset, int(columns.features[worst]))
+    mean, deviation = columns.means[worst], columns.deviations[worst]
+    return (
+        f"values of {title} are about {mean:.0e} and vary by {deviation:.0e}: training without an intercept "
+        "is slow; fit one (--fit-intercept), or ingest with --standardize",
+    )
 
 
 def _sizes(dataset: Dataset) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError
 from bigmc.learners.base import COUNT, NOT_NEGATIVE, Learner, Trained
-from bigmc.learners.feature_scales import unequal_scales
+from bigmc.learners.feature_scales import far_from_zero, unequal_scales
 from bigmc.learners.run import Run
 from bigmc.learners.thresholds import best_threshold
 from bigmc.model import LinearModel, Model
@@ -152,6 +152,8 @@ class SparseLearner(Learner):
         """Return a warning if no feature has a weight, or units are so different that only some are used."""
         converged = model.certificate["gap"] <= self.tolerance
         said = unequal_scales(dataset, converged=converged)
+        if not (converged or self.settings(1.0).fit_intercept):
+            said += far_from_zero(dataset)
         if len(model.used_features) or self.settings(1.0).alpha == 0 or not converged:
             return said
         largest = model.history[0].get("largest_norm", 0.0)

@@ -77,3 +77,27 @@ def test_a_signal_ends_a_command_whose_main_thread_is_in_compiled_code():
             assert process.wait(30) == 143
         finally:
             process.kill()
+
+
+TWICE = """
+import os
+import signal
+from bigmc.cli.interrupt import stopped_by_signals
+write = os.write
+def write_and_receive_another(*arguments):
+    os.write = write
+    signal.raise_signal(signal.SIGINT)
+    return write(*arguments)
+os.write = write_and_receive_another
+with stopped_by_signals():
+    signal.raise_signal(signal.SIGTERM)
+"""
+
+
+def test_a_signal_in_the_middle_of_another_one_does_not_keep_the_process():
+    """`timeout` sends its signal twice: in 3 of 40 runs the process waited for itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE], env=ENV, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert done.returncode == 143
+    assert done.stderr == "bigmc: terminated; the same command resumes where it stopped\n"

@@ -107,3 +107,14 @@ def test_rare_words_are_not_small_values():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SparseClassifier(alpha="auto").fit(counts, rng.integers(0, 2, 400))
+
+
+def test_a_column_far_from_0_is_named_where_no_intercept_can_make_up_for_it(tmp_path, columns):
+    values, classes = columns
+    api.ingest(values + np.array([1e3, 1e4, 1e3, 1e3]), tmp_path / "d", label=classes, split={"train": 1.0})
+    options = {"alpha": 1e-3, "max_passes": 5}
+    notes = api.train("sparse", tmp_path / "d", tmp_path / "m", **options)["notes"]
+    assert "values of feature 1 are about 1e+04 and vary by 1e+00" in notes[-1]
+    assert "--fit-intercept" in notes[-1]
+    with_intercept = api.train("sparse", tmp_path / "d", tmp_path / "i", **options, fit_intercept=True)
+    assert with_intercept["notes"] == []

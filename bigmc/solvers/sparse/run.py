@@ -23,6 +23,7 @@ from bigmc.solvers.sparse.steps.chunk_parts import is_frequent
 from bigmc.solvers.sparse.steps.descent import STEPS, Descent
 from bigmc.solvers.sparse.steps.model_sweeps import sweeper_of
 from bigmc.solvers.sparse.steps.sweeps import Sweeper
+from bigmc.store.centred import CentredDataset
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 
@@ -140,6 +141,8 @@ class SparseRun:
             "n_classes": dataset.n_classes,
             "nnz": dataset.nnz,
             "weight_sum": task.weight_sum,
+            # intercept and scaled weights belong to centred columns; None is also what is not there
+            "centred": dataset.centring if isinstance(dataset, CentredDataset) else None,
         }
 
     @property

@@ -103,29 +103,34 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
         If the data lead to numbers that are not finite.
     """
     plan = _plan(run) if chunk_bytes is None else None
-    if plan and (moved := _centred_run(run)):
-        return _solve_centred(*moved, start)
-    return _solve(run, plan, start, chunk_bytes)
+    moved = _centred_run(run)
+    if moved is None:
+        return _solve(run, plan, start, chunk_bytes)
+    inner, samples = moved
+    plan = _plan(inner) if chunk_bytes is None else None
+    return _solve_centred(inner, plan, samples, start, chunk_bytes)
 
 
-def _centred_run(run: SparseRun) -> tuple[SparseRun, SolverPlan, Centred] | None:
-    """Return the run on centred columns, if there are any and they fit into memory: they are wider."""
+def _centred_run(run: SparseRun) -> tuple[SparseRun, Centred] | None:
+    """Return the run on centred columns; None if no column is, or the limit cannot work: they are wider."""
     samples = centred(run.task.dataset) if run.descent.fit_intercept else None
     if samples is None:
         return None
     inner = replace(run, task=replace(run.task, dataset=samples.dataset))
     with suppress(MemoryLimitError):
-        if plan := _plan(inner):
-            return inner, plan, samples
+        _plan(inner)
+        return inner, samples
     return None
 
 
-def _solve_centred(run: SparseRun, plan: SolverPlan, samples: Centred, start: Start | None) -> Solution:
+def _solve_centred(
+    run: SparseRun, plan: SolverPlan | None, samples: Centred, start: Start | None, chunk_bytes: int | None
+) -> Solution:
     """Return the solution for columns as they are, found with centred ones."""
     if start is not None:
         shifted = start.intercept + samples.shift(start.features, start.coef)
         start = replace(start, intercept=shifted)
-    solution = _solve(run, plan, start, None)
+    solution = _solve(run, plan, start, chunk_bytes)
     # rounded as the model keeps them: what rounding does to a weight times a mean is made up for here
     coef = solution.coef.astype(solution.score_dtype, copy=False)
     intercept = solution.intercept - samples.shift(solution.features, coef)
@@ -187,6 +192,8 @@ def largest_alpha(run: SparseRun) -> float:
     """
     tiny = float(np.finfo(np.float32).tiny)
     run = replace(run, task=replace(run.task, alpha=tiny), limits=Limits(_ANY_TOL, 1, run.limits.memory))
+    if moved := _centred_run(run):
+        run = moved[0]
     plan = _plan(run)
     if plan is None:
         from bigmc.solvers.sparse.out_of_core import chunk_plan, largest_norm
