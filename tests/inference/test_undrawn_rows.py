@@ -22,9 +22,7 @@ RESOURCES = Resources(ThreadEngine(2), 1 << 28)
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.97])
 def test_figures_are_those_of_the_other_rows(share):
     coef = RNG.standard_normal((12, 3))
-    model = LinearModel(
-        "sparse", CLASSES, 12, np.arange(12), coef, np.zeros(3), params={"loss": "log_loss"}
-    )
+    model = LinearModel("sparse", CLASSES, 12, np.arange(12), coef, np.zeros(3), params={"loss": "log_loss"})
     labels = RNG.choice(CLASSES, 3000)
     data = Dataset.from_arrays(X, labels, shard_rows=1300)
     _, drawn = draw_rows(data, share, 7, ThreadEngine())

@@ -9,8 +9,6 @@ import scipy.sparse
 import bigmc
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
-from bigmc.solvers.sparse.ridge.block_plan import BlockPlan
-from bigmc.solvers.sparse.ridge.block_reader import RowBlock
 from bigmc.store.dataset import Dataset
 from bigmc.training import search_rows
 from bigmc.training.best_model import check_ridge_memory
@@ -84,11 +82,3 @@ def test_a_refusal_names_what_blocks_of_rows_take_not_all_rows():
     named = int(re.search(r"(\d+)MB", str(refused.value).split("give")[1])[1]) * 10**6
     assert named < 0.7 * Ridges.memory(data)
     check_ridge_memory(data, Limits(named))
-
-
-def test_a_training_on_all_rows_may_read_a_shard_once_for_each_of_its_parts():
-    """Sixteen parts are the most; with fewer passes such data are refused after their ingest."""
-    rows = Dataset.from_arrays(np.ones((32, 3)), np.arange(32) % 2)
-    plan = BlockPlan([RowBlock([0], 2 * k, 2 * k + 2) for k in range(16)], np.arange(3))
-    passes = Candidate(None).options(32.0).max_passes
-    assert plan.first_reads(rows) + 1 <= passes

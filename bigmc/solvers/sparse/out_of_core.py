@@ -25,6 +25,7 @@ from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.in_memory import first_weights, on_sample, start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_memory, plan_sample
 from bigmc.solvers.sparse.ridge.block_plan import plan_blocks
+from bigmc.solvers.sparse.ridge.mixed_blocks import mixed
 from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks, is_unfinished
 from bigmc.solvers.sparse.run import VISITS_PER_PASS, SparseRun, Task, Trained
 from bigmc.solvers.sparse.sampled.subsampled_newton import SubsampledNewton
@@ -133,7 +134,7 @@ def _by_row_blocks(run: SparseRun, start: Start | None, saved: Packed | None) ->
     if start is not None or (saved is not None and not begun):
         return None
     plan = plan_blocks(run)
-    return None if plan is None else descend_blocks(run, plan, saved)
+    return None if plan is None else descend_blocks(run, mixed(plan, run.task.dataset), saved)
 
 
 def _goes_on(run: SparseRun, trained: Trained) -> bool:

@@ -17,6 +17,8 @@ from bigmc.store.shards.shard import Shard
 
 #: Samples scored at once.
 SCORED_AT_ONCE = 1024
+#: Passes at least: one that improves the weights, and one that certifies them.
+_FEWEST_PASSES = 2
 #: Parts of a shard at most: each reads all of it. Some have longer samples than others.
 _MOST_PARTS, _PART_MARGIN = 16, 1.25
 
@@ -32,20 +34,23 @@ class BlockPlan(NamedTuple):
         Features that occur.
     duals_in_file : bool
         Whether the dual variables lie in a scratch file.
+    block_bytes : int
+        Bytes that blocks may take at a time.
+    cuts : tuple of int
+        First block of those in memory together, and so on; empty if each is alone.
     """
 
     blocks: list[RowBlock]
     features: NDArray[np.int64]
     duals_in_file: bool = False
+    block_bytes: int = 0
+    cuts: tuple[int, ...] = ()
 
-    def first_reads(self, dataset: Dataset) -> float:
-        """Return what the first time through all blocks reads and writes about, in units of all entries.
-
-        A shard in parts is read to count the entries of its samples, and for each part, which is written.
-        """
-        cut = [block.shards[0] for block in self.blocks if not block.is_whole(dataset)]
-        more = sum(dataset.shards[s].nnz for s in cut) + sum(dataset.shards[s].nnz for s in set(cut))
-        return 1.0 + more / max(dataset.nnz, 1)
+    @property
+    def groups(self) -> list[list[RowBlock]]:
+        """The blocks that are in memory together."""
+        cuts = self.cuts or range(len(self.blocks) + 1)
+        return [self.blocks[lo:hi] for lo, hi in pairwise(cuts)]
 
 
 def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
@@ -66,11 +71,11 @@ def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
     free = (run.limits.memory if limit is None else limit) - fixed
     duals = 4 * dataset.n_classes * dataset.n_samples
     in_file = duals > free // 2
-    blocks = _together(dataset, width, free if in_file else free - duals)
-    if blocks is None:
+    block_bytes = free if in_file else free - duals
+    blocks = _together(dataset, width, block_bytes)
+    if blocks is None or run.limits.max_passes < _FEWEST_PASSES:
         return None
-    plan = BlockPlan(blocks, features, in_file)
-    return plan if run.limits.max_passes >= plan.first_reads(dataset) + 1 else None
+    return BlockPlan(blocks, features, in_file, block_bytes)
 
 
 def _together(dataset: Dataset, width: int, max_bytes: int) -> list[RowBlock] | None:

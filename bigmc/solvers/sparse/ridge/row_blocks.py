@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.ridge.block_plan import SCORED_AT_ONCE, BlockPlan
-from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
+from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock, same_width
 from bigmc.solvers.sparse.ridge.duals import (
     Excess,
     Weighed,
@@ -43,9 +44,12 @@ from bigmc.solvers.sparse.run import SparseRun, Trained
 from bigmc.solvers.sparse.state import State
 from bigmc.store.files.file_array import file_array, give_back_pages
 
-#: Times through a block while it is in memory. On 1.3 million short texts of twelve classes a gap of .05 took
-#: 12 CPU seconds and five reads with three of them, 11 and six with two, 14 and four with five.
-_SWEEPS = 3
+#: Times through a block while it is in memory, and through one of this number of classes or more, where a
+#: time through a block costs more than reading it. On 1.3 million short texts of twelve classes a gap of .05
+#: took 12 CPU seconds and five reads with three of them, 11 and six with two, 14 and four with five. On 3.6
+#: million words of 18 classes models as good took 87, 74 and 90 seconds with three, two and one, on 1.9
+#: million texts of 46 classes 48, 40 and 29, with as many reads.
+_SWEEPS, _MANY_CLASSES, _SWEEPS_OF_MANY = 2, 32, 1
 #: Shares of the tolerance that the estimated gap reaches before a read is spent on a proof, one after the
 #: other; but no less than what single precision is good for.
 _SHARES, _LEAST = (0.7, 0.35, 0.1), 1e-4
@@ -74,10 +78,11 @@ def descend_blocks(run: SparseRun, plan: BlockPlan, saved: Packed | None) -> Tra
 
 
 class _Block(NamedTuple):
-    """Samples of a block: where they are among all, which of them have weight, and what they are."""
+    """Samples of blocks: where their dual variables are, which have weight, the weights, what they are."""
 
     places: slice
     visited: NDArray[np.int64]
+    weights: NDArray[np.float64]
     samples: Weighed
 
 
@@ -100,9 +105,14 @@ class RowBlockDescent:
         self._run, self._plan = run, plan
         self._dataset, self._engine = run.task.dataset, run.context.local_engine
         constant, folder = run.descent.fit_intercept, run.context.scratch
-        self._reader = BlockReader(self._dataset, plan.features, self._engine, constant, folder)
+        at_once = plan.blocks if plan.cuts else []
+        self._reader = BlockReader(self._dataset, plan.features, self._engine, constant, folder, at_once)
         self.column_scale = self._reader.column_scale
         self._ridge = run.task.objective.ridge
+        self._n_sweeps = _SWEEPS_OF_MANY if self._dataset.n_classes >= _MANY_CLASSES else _SWEEPS
+        starts = np.cumsum([0, *(block.n_samples for block in plan.blocks)]).tolist()
+        # those of samples that are in memory together lie together, whatever the samples do
+        self._places = {block.start: first for block, first in zip(plan.blocks, starts, strict=False)}
         self._forget()
 
     def _forget(self) -> None:
@@ -115,21 +125,16 @@ class RowBlockDescent:
         self._coef = np.zeros((len(self._plan.features) + 1, padded_classes(n_classes)), np.float32)
         self._history: list[Figures] = []
         self._n_epochs, self._n_proofs, self._bytes_read = 0, 0, 0
-        self._bytes_next = self._plan.first_reads(self._dataset) * self._dataset.decoded_bytes
         self._dual, self._gap, self._epoch_seconds = 0.0, 1.0, 0.0
 
     @property
-    def _nnz_read(self) -> int:
-        return -(-self._bytes_read // self._dataset.entry_bytes)
+    def _n_passes(self) -> int:
+        """Reads of all blocks, whatever a read of dual variables or of shards in parts adds to the bytes."""
+        return self._n_epochs + self._n_proofs
 
     def _ends_after(self, n_reads: int) -> bool:
         """Return whether the number of passes is reached before so many further reads of all blocks."""
-        n_bytes = self._bytes_next + (n_reads - 1) * self._dataset.decoded_bytes
-        return self._bytes_read + n_bytes > self._most_bytes
-
-    @property
-    def _most_bytes(self) -> float:
-        return self._run.limits.max_passes * self._dataset.decoded_bytes
+        return self._n_passes + n_reads > self._run.limits.max_passes
 
     @property
     def _has_time(self) -> bool:
@@ -141,9 +146,7 @@ class RowBlockDescent:
         n_bytes = self._reader.n_bytes
         n_bytes += times * self._duals.nbytes if self._plan.duals_in_file else 0
         self._reader.n_bytes, self._reader.resumed = 0, False
-        first = self._bytes_read == 0
         self._bytes_read += n_bytes
-        self._bytes_next = float(self._dataset.decoded_bytes if first else n_bytes)
 
     def close(self) -> None:
         """Give scratch files back."""
@@ -164,7 +167,7 @@ class RowBlockDescent:
         self._duals, self._coef = arrays["duals"], arrays["coef"]
         self._history = list(meta["history"])
         self._n_epochs, self._n_proofs = meta["n_epochs"], meta["n_proofs"]
-        self._bytes_read, self._bytes_next = meta["bytes_read"], meta["bytes_next"]
+        self._bytes_read = meta["bytes_read"]
         self._reader.resumed = self._bytes_read > 0
         self._dual, self._gap = meta["dual"], meta["gap"]
 
@@ -176,7 +179,6 @@ class RowBlockDescent:
             "n_epochs": self._n_epochs,
             "n_proofs": self._n_proofs,
             "bytes_read": self._bytes_read,
-            "bytes_next": self._bytes_next,
             "dual": self._dual,
             "gap": self._gap,
         }
@@ -194,8 +196,8 @@ class RowBlockDescent:
         self._n_proofs += 1
         dataset = self._dataset
         figures = {
-            "n_passes": self._nnz_read / max(dataset.nnz, 1),
-            "n_iter": float(self._n_epochs * _SWEEPS),
+            "n_passes": float(self._n_passes),
+            "n_iter": float(self._n_epochs * self._n_sweeps),
             "objective": certificate.upper,
             "lower": certificate.lower,
             "gap": certificate.gap,
@@ -221,21 +223,22 @@ class RowBlockDescent:
     def improve(self) -> None:
         """Go through all blocks in random order, and a few times through each."""
         losses, began = 0.0, time.monotonic()
-        order = self._generator(0).permutation(len(self._plan.blocks)).tolist()
+        groups = self._plan.groups
+        order = self._generator(0).permutation(len(groups)).tolist()
         for done, number in enumerate(order):
             self._run.context.progress(Progress("epoch", done, len(order), "blocks"))
-            losses += self._improve_block(number)
+            losses += self._improve_blocks(number, groups[number])
         self._n_epochs += 1
         self._epoch_seconds = time.monotonic() - began
         self._count(2)
         upper = losses + self._half_norm(self._coef)
         self._gap = (upper - self._dual) / upper if upper > 0 else 0.0
 
-    def _improve_block(self, number: int) -> float:
-        """Go through a block a few times; return the sum of its losses, each when it was visited first."""
-        block = self._read(self._plan.blocks[number])
+    def _improve_blocks(self, number: int, group: Sequence[RowBlock]) -> float:
+        """Go through blocks a few times; return the sum of their losses, each when it was visited first."""
+        block = self._read(*group)
         duals, losses = self._padded(block.places), 0.0
-        for sweep in range(_SWEEPS):
+        for sweep in range(self._n_sweeps):
             visited = self._generator(1 + number, sweep).permutation(block.visited)
             visit = visit_once(
                 visited, block.samples, duals, self._coef, self._dataset.n_classes, self._engine
@@ -256,24 +259,26 @@ class RowBlockDescent:
             rows[some, :n_classes] = self._coef[used[some], :n_classes]
         intercept = self._coef[-1, :n_classes].astype(np.float64)
         state = State(Coefficients(self._plan.features[used], rows), intercept, top=self._run.task.alpha)
-        state.history, state.n_iter = self._history, self._n_epochs * _SWEEPS
-        state.nnz_read, state.bytes_read = self._nnz_read, self._bytes_read
+        state.history, state.n_iter = self._history, self._n_epochs * self._n_sweeps
+        state.nnz_read, state.bytes_read = self._n_passes * self._dataset.nnz, self._bytes_read
         state.lower = self._history[-1]["lower"]
         return state
 
     def _generator(self, *what: int) -> np.random.Generator:
         return np.random.default_rng([self._run.descent.seed, self._n_epochs, *what])
 
-    def _read(self, block: RowBlock) -> _Block:
-        places = slice(block.start, block.stop)
-        rows, squares = self._reader.read(block)
-        n_samples, first = block.stop - block.start, int(self._dataset.base[block.shards[0]])
-        labels = self._dataset.part(block.shards).label_sets()[block.start - first : block.stop - first]
+    def _read(self, *blocks: RowBlock) -> _Block:
+        rows, squares = self._reader.read(*blocks)
+        labels = same_width(
+            [self._dataset.part(block.shards).label_sets()[block.within(self._dataset)] for block in blocks]
+        )
+        n_samples, first = len(labels), self._places[blocks[0].start]
         own = self._run.task.sample_weight
-        weights = np.ones(n_samples) if own is None else own[places]
+        ones = np.ones(n_samples)
+        weights = ones if own is None else np.concatenate([own[block.samples] for block in blocks])
         diagonal = diagonal_of(weights, self._run.task.weight_sum, self._ridge)
         samples = Weighed(rows, labels, squares, diagonal, np.zeros(n_samples, np.float32))
-        return _Block(places, np.flatnonzero(weights > 0), samples)
+        return _Block(slice(first, first + n_samples), np.flatnonzero(weights > 0), weights, samples)
 
     def _padded(self, places: slice) -> NDArray[np.float32]:
         some = self._duals[places]
@@ -321,5 +326,5 @@ class RowBlockDescent:
             value += dual_value(duals[some, :n_classes], block.samples.diagonal[some])
             scores = scores_of(some, block.samples.rows, self._coef, self._engine)
             each = hinge_losses(scores[:, :n_classes].astype(np.float64), block.samples.targets[some])
-            losses += float(each.sum() if own is None else own[block.places][some] @ each)
+            losses += float(each.sum() if own is None else block.weights[some] @ each)
         return losses, value
