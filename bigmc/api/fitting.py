@@ -52,10 +52,10 @@ def fit(
     """Find the best model for labelled data and evaluate it, without settings to choose.
 
     Raw data becomes a dataset beside the model; a few thousand rows decide between words and characters.
-    Weighting, loss, ridge and penalty are searched on held-out rows of a sample. The best
-    settings are trained on the split ``train``, calibrated, and evaluated on the split ``test``. If the search
-    saw a part of the rows only, and there are 20,000 rows to test on, some of these first compare them with
-    the plain ridge model, and the better of the two wins; the others are for the figures. If this
+    Weighting, loss, ridge and penalty are searched on held-out rows of a sample. The best settings are
+    trained on the split ``train``, calibrated, and evaluated on the split ``test``. If the search saw a part
+    of the rows only, and there are 20,000 rows to test on, some of these first compare them with the plain
+    ridge model, and the better of the two wins; the others are for the figures. If this
     function made the splits, the model is then trained on all rows. On numbers and categories boosting is
     trained too, and the better of the two wins, or a weighted sum of both. Killed at any moment,
     the same call resumes and makes the same model; after success it does nothing, and with a longer

@@ -213,8 +213,8 @@ class Fit:
         if self._test is None:
             return None
         resources = Resources(self._engine, self._limits.memory, self._progress)
-        some = course.n_rows < self._train.n_samples
-        return UnseenRows(self._test, self._splits.thresholds, self._limits, resources, searched_some=some)
+        others = self._train.n_samples - course.n_rows
+        return UnseenRows(self._test, self._splits.thresholds, self._limits, resources, others)
 
     def _measured(self, winner: Winner, plain: Winner, unseen: UnseenRows | None) -> Measured:
         """Return the figures on the test rows, for models not trained on them."""

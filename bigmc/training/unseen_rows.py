@@ -42,8 +42,8 @@ class UnseenRows:
         Kind of thresholds of models of label sets.
     limits : Limits
     resources : Resources
-    searched_some : bool
-        Whether the search saw a part of the training rows only.
+    n_unsearched : int
+        Training rows that the search did not see.
 
     Attributes
     ----------
@@ -59,8 +59,7 @@ class UnseenRows:
         thresholds: Thresholds,
         limits: Limits,
         resources: Resources,
-        *,
-        searched_some: bool,
+        n_unsearched: int,
     ) -> None:
         self._test, self._thresholds, self._resources = test, thresholds, resources
         entries = min(SCORE_ENTRIES, limits.memory // SCORE_SHARE)
@@ -68,7 +67,7 @@ class UnseenRows:
         self._most_bytes = _DRAWN_SHARE * limits.memory
         self._judging = min(JUDGING_SHARE, self._enough(test))
         self.n_judges = int(self._judging * test.n_samples)
-        self.judges = searched_some and self.n_judges >= FEWEST_JUDGES
+        self.judges = n_unsearched > 0 and self.n_judges >= FEWEST_JUDGES
 
     def judge(self, winner: Winner, model: Model) -> Verdict:
         """Return the quality of a trained winner on the rows that choose."""
