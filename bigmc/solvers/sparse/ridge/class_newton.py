@@ -30,8 +30,8 @@ FEWEST_ENTRIES = 50_000
 """Non-zeros times classes below which sweeps take little time anyway. Chosen on synthetic embeddings (3,200
 rows of 256 columns, 100 classes: 2.6 s of processor time instead of 17 to 38) and digits. Judged on letters,
 texture and satimage of KEEL, 300 columns of 270 rows, and 3,000 images of glyphs: it took a fifth to three
-fifths of the time (on letters as long), and as many held-out rows were right, but for the glyphs (.8856 instead
-of .8895, with an objective smaller by .4 %)."""
+fifths of the time (on letters as long), and as many held-out rows were right, but for the glyphs (.8856
+instead of .8895, with an objective smaller by .4 %)."""
 LEAST_DENSITY = 0.25
 """Share of the entries that are not zero, at least: all of them are worked with."""
 _AT_ONCE = 16
