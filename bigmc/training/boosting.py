@@ -82,8 +82,8 @@ a linear model was right about .66 of the held-out rows, with a log loss of 1.25
 2.74, after 12 rounds; of all that was tried up to 25 rounds the best was .44, with 2.23. Judged on images of
 glyphs, where boosting wins: its log loss was smaller after 12 rounds already."""
 PROBED_WORK = 5_000_000
-"""Product of non-zeros and classes above which one fold of several tells first whether boosting is that far
-behind: a round then takes seconds for each fold."""
+"""Product of non-zeros and classes above which one fold of several, or shallow trees of some columns, tell first
+whether boosting is that far behind: a round then takes seconds."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
@@ -127,11 +127,12 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting 
     linear = search.trial_of(search.first)
     try:
         ladders = [Ladder(search, folder, _of_depth(depth, search, dataset)) for depth in _depths(dataset)]
-        if _is_probed(ladders[0], search) and _is_hopeless(ladders[0].probed, linear):
-            return None
-        shallow = ladders[-1]
-        if _may_need_all(shallow) and _is_hopeless(shallow.start.trial, linear):
-            return shallow.start
+        shallow, rows = ladders[-1], search.validation.sample
+        if rows.nnz * rows.n_classes > PROBED_WORK:
+            if shallow.cross_validates and _is_hopeless(ladders[0].probed, linear):
+                return None
+            if _may_need_all(shallow) and _is_hopeless(shallow.start.trial, linear):
+                return shallow.start
         ladder, *others = _of_needed_columns(ladders)
         start = ladder.start
     except TakesTooLong:
@@ -144,12 +145,6 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting 
     except TakesTooLong:
         search.lacked_time = True
         return start
-
-
-def _is_probed(ladder: Ladder, search: Search) -> bool:
-    """Return whether rounds on all folds are so expensive that one fold is asked first."""
-    rows = search.validation.sample
-    return ladder.cross_validates and rows.nnz * rows.n_classes > PROBED_WORK
 
 
 def _may_need_all(ladder: Ladder) -> bool:
