@@ -82,8 +82,8 @@ a linear model was right about .66 of the held-out rows, with a log loss of 1.25
 2.74, after 12 rounds; of all that was tried up to 25 rounds the best was .44, with 2.23. Judged on images of
 glyphs, where boosting wins: its log loss was smaller after 12 rounds already."""
 PROBED_WORK = 5_000_000
-"""Product of non-zeros and classes above which one fold of several, or shallow trees of some columns, tell first
-whether boosting is that far behind: a round then takes seconds."""
+"""Product of non-zeros and classes above which one fold of several, or shallow trees of some columns,
+tell first whether boosting is that far behind: a round then takes seconds."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
