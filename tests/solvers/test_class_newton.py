@@ -87,6 +87,12 @@ def test_sparse_wide_and_small_data_are_left_to_sweeps():
     assert not class_newton.is_dense(run_of(X[:50], y[:50]).task)
 
 
+@pytest.mark.parametrize(("n_rows", "factorised"), [(200, True), (199, False)])
+def test_no_more_columns_than_rows_are_factorised(n_rows, factorised):
+    X, y = rows()
+    assert class_newton.is_dense(run_of(np.tile(X, 5)[:n_rows], y[:n_rows]).task) is factorised
+
+
 def test_one_pass_certifies_the_model_of_a_fit_and_the_learner_by_itself_stays_as_it_was():
     X, y = rows(noise=0.5)
     data, resources = Dataset.from_arrays(X, y), Resources(ThreadEngine(1), 1 << 30)

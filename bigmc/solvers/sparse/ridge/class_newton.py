@@ -29,9 +29,9 @@ MOST_FEATURES = 1000
 FEWEST_ENTRIES = 50_000
 """Non-zeros times classes below which sweeps take little time anyway. Chosen on synthetic embeddings (3,200
 rows of 256 columns, 100 classes: 2.6 s of processor time instead of 17 to 38) and digits. Judged on letters,
-texture and satimage of KEEL, 300 columns of 270 rows, and 3,000 images of glyphs: it took a fifth to three
-fifths of the time (on letters as long), and as many held-out rows were right, but for the glyphs (.8856
-instead of .8895, with an objective smaller by .4 %)."""
+texture and satimage of KEEL, and 3,000 images of glyphs: it took a fifth to three fifths of the time (on
+letters as long), and as many held-out rows were right, but for the glyphs (.8856 instead of .8895, with an
+objective smaller by .4 %)."""
 LEAST_DENSITY = 0.25
 """Share of the entries that are not zero, at least: all of them are worked with."""
 _AT_ONCE = 16
@@ -67,11 +67,17 @@ class _Rows(NamedTuple):
 
 
 def is_dense(task: Task) -> bool:
-    """Return whether the columns that occur are dense, few, and of enough classes for this to be worth it."""
+    """Return whether the columns that occur are dense, few, and of enough classes for this to be worth it.
+
+    They must not be more than the rows: any rows are fitted exactly then, and sweeps that end at the tolerance
+    foretell other rows better than the exact minimum does. On 270 synthetic rows of 300 columns and 9 classes
+    the held-out log loss of the model of a fit was .010 by sweeps, .021 by Newton's method.
+    """
     dataset = task.dataset
     n_used = int(np.count_nonzero(dataset.column_nnz()))
     return (
         n_used < MOST_FEATURES
+        and n_used <= dataset.n_samples
         and dataset.nnz >= LEAST_DENSITY * n_used * dataset.n_samples
         and dataset.nnz * dataset.n_classes >= FEWEST_ENTRIES
     )
