@@ -13,10 +13,6 @@ from bigmc.training.trials import is_table
 
 SAMPLE_WORK = 200_000_000
 """Maximum product of non-zeros of these rows and classes."""
-CROSS_VALIDATED_WORK = 20_000_000
-"""Product of the non-zeros of these rows and classes above which tables are cross-validated with so few rows
-only as texts are: on 7,800 rows of 256 dense columns and 100 classes one round of the models that boosting
-averages then took as long as all trials of linear models."""
 SCORE_ENTRIES = 16_000_000
 """Maximum number of scores of the validation rows."""
 FEWEST_SECONDS = 10.0
@@ -58,8 +54,6 @@ class Limits(NamedTuple):
     def cross_validates(self, dataset: Dataset, n_rows: int) -> bool:
         """Return whether a search on this number of rows of a dataset cross-validates."""
         by_default = FEW_ROWS_OF_TABLES if is_table(dataset) else FEW_ROWS
-        work = dataset.nnz / max(dataset.n_samples, 1) * n_rows * max(dataset.n_classes, 1)
-        by_default = by_default if work <= CROSS_VALIDATED_WORK else min(by_default, FEW_ROWS)
         few_rows = by_default if self.few_rows is None else self.few_rows
         return n_rows <= min(few_rows, SCORE_ENTRIES // max(dataset.n_classes, 1))
 

@@ -432,11 +432,3 @@ def test_one_fold_is_enough_where_a_linear_model_is_far_ahead(tmp_path, few_roun
 def test_far_more_surprise_is_hopeless_if_fewer_rows_are_right(quality, log_loss, hopeless):
     one, other = (Trial(Candidate(None), *figures, None, 5) for figures in [(quality, log_loss), (0.6, 1.0)])
     assert boosting._is_hopeless(one, other) is hopeless
-
-
-def test_expensive_rows_of_tables_are_cross_validated_only_if_few():
-    y = np.arange(4_000) % 50
-    dear, cheap = (Dataset.from_arrays(np.ones((4_000, n)), y, features={"dense": ["x"]}) for n in (150, 50))
-    limits = Limits(10**9)
-    assert [limits.cross_validates(data, 4_000) for data in (dear, cheap)] == [False, True]
-    assert limits.cross_validates(dear, 2_000)
