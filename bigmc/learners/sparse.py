@@ -111,6 +111,7 @@ class SparseLearner(Learner):
             Limits(used.tol, int(options.max_passes), memory),
             Descent(options.step, used.fit_intercept, int(options.random_state)),
             context,
+            options.factorises,
         )
 
     def _solve(self, dataset: Dataset, run: Run) -> Trained:

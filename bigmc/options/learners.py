@@ -28,6 +28,7 @@ class SparseOptions(LearnerOptions):
     """Parameters of `bigmc.SparseClassifier`."""
 
     learner = "sparse"
+    factorises: ClassVar[bool] = False
 
     alpha: float | str = option(
         "auto",
@@ -58,6 +59,17 @@ class SparseOptions(LearnerOptions):
     max_passes: int = option(100, "Stop after this many passes over the data.")
     step: str = option("line_search", "Step sizes: line_search or constant.")
     random_state: int = option(0, "Seed of the order of the coordinates.", "--seed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSparseOptions(SparseOptions):
+    """The same for the trainings of `bigmc.fit`, which may start from factorised Hessians.
+
+    The objective is the same, and so is the meaning of the gap, but not the bits of the weights: those of
+    `bigmc.SparseClassifier` stay as they were.
+    """
+
+    factorises = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bigmc.model.calibration import Calibration
 from bigmc.model.fit_calibration import fit_shares, fit_sigmoid
-from bigmc.options.learners import SparseOptions
+from bigmc.options.learners import FitSparseOptions, SparseOptions
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.label_sets import pairs_of
 from bigmc.store.weighting import Weighting
@@ -85,7 +85,7 @@ class Candidate:
         self, weight_sum: float, max_passes: int = MOST_PASSES, tol: float = TRIAL_TOL
     ) -> SparseOptions:
         """Return the options of the learner for samples of this total weight."""
-        return SparseOptions(
+        return FitSparseOptions(
             alpha=self.alpha / weight_sum,
             ridge=self.ridge / weight_sum,
             loss=self.loss,

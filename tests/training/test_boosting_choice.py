@@ -399,3 +399,36 @@ def test_where_codes_of_all_rows_do_not_fit_boosting_learns_from_some(tmp_path, 
     assert boosting.share_for_boosting(mixed, 10**9) == 1.0
     monkeypatch.setattr(boosting, "FEWEST_SAMPLED", 200_000)
     assert boosting.share_for_boosting(mixed, memory) == 0.0
+
+
+def far_centres(n_rows, n_classes=30, n_columns=20):
+    """Return rows around centres that a linear model tells apart by all columns together, trees hardly."""
+    rng = np.random.default_rng(8)
+    labels = rng.integers(n_classes, size=n_rows)
+    return rng.normal(size=(n_classes, n_columns))[labels] + 0.5 * rng.normal(
+        size=(n_rows, n_columns)
+    ), labels
+
+
+def test_one_fold_is_enough_where_a_linear_model_is_far_ahead(tmp_path, few_rounds, monkeypatch):
+    search, data = searched(*far_centres(900))
+    assert search.validation.cross_validates
+    judge, asked = search.validation.judge, []
+
+    def counted(*args, folds=slice(None), **more):
+        asked.append(folds)
+        return judge(*args, folds=folds, **more)
+
+    monkeypatch.setattr(search.validation, "judge", counted)
+    monkeypatch.setattr(boosting, "PROBED_WORK", 1_000)
+    assert choose_boosting(search, data, tmp_path) is None
+    assert asked == [slice(1)]
+    assert not search.lacked_time
+
+
+@pytest.mark.parametrize(
+    ("quality", "log_loss", "hopeless"), [(0.3, 2.5, True), (0.3, 1.9, False), (0.7, 2.5, False)]
+)
+def test_far_more_surprise_is_hopeless_if_fewer_rows_are_right(quality, log_loss, hopeless):
+    one, other = (Trial(Candidate(None), *figures, None, 5) for figures in [(quality, log_loss), (0.6, 1.0)])
+    assert boosting._is_hopeless(one, other) is hopeless

@@ -27,6 +27,8 @@ _ROUGH_TOL = 0.3
 #: tolerance, because their intercept is shrunk, not further than single precision, and so often through the
 #: samples at most.
 _DUAL_SHARE, _DUAL_TOL, _DUAL_EPOCHS = 0.7, 1e-4, 60
+#: Newton's method goes on to this share of the tolerance.
+_NEWTON_SHARE = 0.1
 
 
 def train_in_memory(run: SparseRun, plan: SolverPlan, start: State | None, saved: Packed | None) -> Trained:
@@ -102,6 +104,8 @@ def start_on_sample(smaller: SparseRun, run: SparseRun, first: State | None = No
 
 def first_weights(run: SparseRun, plan: SolverPlan) -> State | None:
     """Return cheap weights to start from, by dual coordinates or of a sample; None if neither is worth it."""
+    if run.factorises and (state := _start_by_newton(run, plan)):
+        return state
     fits = run.takes_duals and DualDescent.memory(run.task.dataset) <= run.limits.memory
     return _start_by_duals(run) if fits else _rough_start(run, plan)
 
@@ -119,6 +123,20 @@ def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
         state.norms = None  # those of a sample say nothing about features of few samples
         return state
     return None
+
+
+def _start_by_newton(run: SparseRun, plan: SolverPlan) -> State | None:
+    """Return the weights that Newton's method finds, if columns are dense and there is memory for it."""
+    from bigmc.solvers.sparse.ridge import class_newton  # scipy.linalg takes .03 s
+
+    task, engine = run.task, run.context.local_engine
+    if not (run.is_ridge_hinge and class_newton.is_dense(task)):
+        return None
+    if class_newton.memory(task, engine.n_threads) > plan.memory.free:
+        return None
+    tol = _NEWTON_SHARE * run.limits.tol
+    start = class_newton.start_by_newton(task, engine, run.descent.fit_intercept, tol, run.context.ends)
+    return None if start is None else State.at(start, task.width, task.alpha)
 
 
 def _start_by_duals(run: SparseRun) -> State:

@@ -98,6 +98,8 @@ class SparseRun:
         Of the relative gap between objective and lower bound, passes, and memory.
     descent : Descent
     context : RunContext
+    factorises : bool, optional
+        Start from the weights of `ridge.class_newton` where columns are dense and classes many.
 
     Raises
     ------
@@ -109,6 +111,7 @@ class SparseRun:
     limits: Limits
     descent: Descent
     context: RunContext
+    factorises: bool = False
 
     def __post_init__(self) -> None:
         task, step = self.task, self.descent.step
@@ -146,13 +149,18 @@ class SparseRun:
         }
 
     @property
+    def is_ridge_hinge(self) -> bool:
+        """Whether there is a ridge alone, and classes are problems of their own."""
+        task = self.task
+        is_hinge = task.objective.loss.name == MultitaskSquaredHinge.name
+        return task.alpha == 0.0 and is_hinge and self.descent.line_search
+
+    @property
     def takes_duals(self) -> bool:
         """Whether dual coordinates solve it: a ridge alone, classes apart, and many features that occur."""
         task = self.task
         return (
-            task.alpha == 0.0
-            and task.objective.loss.name == MultitaskSquaredHinge.name
-            and self.descent.line_search
+            self.is_ridge_hinge
             and self.limits.max_passes > 1
             and int(np.count_nonzero(task.dataset.column_nnz())) >= MANY_FEATURES
         )
