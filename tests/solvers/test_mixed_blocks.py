@@ -118,6 +118,17 @@ def test_a_killed_descent_goes_on_to_the_same_bits(tmp_path):
     assert (resumed.certificate, resumed.state.history) == (whole.certificate, whole.state.history)
 
 
+def test_a_state_in_another_order_is_not_continued(tmp_path):
+    """Such as one that was written before samples were mixed."""
+    data = texts("sorted")
+    make = partial(run_of, data, ridge=1 / N_ROWS, fit_intercept=True, tol=5e-3, **RIDGE)
+    with pytest.raises(Killed):
+        descend_blocks(make(checkpoint=Dying(tmp_path)), alone(data), None)
+    plan, run = mixed(alone(data, 320_000), data), make(checkpoint=FileCheckpoint(tmp_path))
+    resumed = descend_blocks(run, plan, loop.load(run.context, run.fingerprint))
+    assert resumed.certificate == descend_blocks(make(), plan, None).certificate
+
+
 def test_a_training_larger_than_memory_mixes_them():
     data = texts("sorted")
     options = {"ridge": 1 / N_ROWS, "fit_intercept": False, "tol": 0.02, "max_passes": 12, **RIDGE}

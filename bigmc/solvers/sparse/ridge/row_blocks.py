@@ -128,6 +128,11 @@ class RowBlockDescent:
         self._dual, self._gap, self._epoch_seconds = 0.0, 1.0, 0.0
 
     @property
+    def _n_groups(self) -> int:
+        """Groups of mixed samples; 0 where dual variables are in the order of the samples."""
+        return max(len(self._plan.cuts) - 1, 0)
+
+    @property
     def _n_passes(self) -> int:
         """Reads of all blocks, whatever a read of dual variables or of shards in parts adds to the bytes."""
         return self._n_epochs + self._n_proofs
@@ -162,8 +167,11 @@ class RowBlockDescent:
         self._forget()
 
     def resume(self, saved: Packed) -> None:
-        """Go on from a saved state."""
+        """Go on from a saved state; begin anew if its dual variables are in another order."""
         meta, arrays = saved
+        if meta.get("n_groups", 0) != self._n_groups:
+            self.start()
+            return
         self._duals, self._coef = arrays["duals"], arrays["coef"]
         self._history = list(meta["history"])
         self._n_epochs, self._n_proofs = meta["n_epochs"], meta["n_proofs"]
@@ -175,6 +183,7 @@ class RowBlockDescent:
         """Return the dual variables, the weights and the counts."""
         meta = {
             "row_blocks": True,
+            "n_groups": self._n_groups,
             "history": self._history,
             "n_epochs": self._n_epochs,
             "n_proofs": self._n_proofs,
