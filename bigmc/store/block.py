@@ -159,6 +159,11 @@ def dtype_in_memory(store: ColumnStore, nnz: int, free_bytes: int) -> np.dtype[A
     return _WIDE if fits and store.n_features < _MANY_FEATURES else store.dtype
 
 
+def widened(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values as float64 if they are few: tables then need the same kernels, as in `dtype_in_memory`."""
+    return values.astype(_WIDE, copy=False) if len(values) <= _MOST_WIDE_VALUES else values
+
+
 def bytes_of_longest(column_nnz: NDArray[np.int64] | Sequence[int], n_shards: int, itemsize: int) -> int:
     """Return the decoded bytes of a block of the feature with the most entries alone."""
     most = int(np.asarray(column_nnz).max(initial=0))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import add_class_statistics
-from bigmc.store.block import Block, read_block
+from bigmc.store.block import Block, read_block, widened
 from bigmc.store.protocols import ColumnStore
 from bigmc.store.shards.zarr_chunks import ArrayReader
 
@@ -37,12 +37,13 @@ def block_statistics(
     """
     shape = block.hi - block.lo, n_groups
     sums, squares = (np.zeros(shape), np.zeros(shape)) if before is None else before
+    data = widened(block.data)
     for s, offsets in enumerate(block.indptr):
         labels = groups[s].astype(np.int32, copy=False)
         if labels.size and not 0 <= labels.min() <= labels.max() < n_groups:
             raise DataError(f"labels outside the {n_groups} classes", "statistics need labelled samples")
         rows = slice(block.base[s], block.base[s + 1])
-        indices, values = block.indices, block.data
+        indices, values = block.indices, data
         if row_scale is not None:
             first, last = offsets[0], offsets[-1]
             offsets, indices = offsets - first, indices[first:last]
