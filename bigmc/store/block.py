@@ -160,7 +160,7 @@ def dtype_in_memory(store: ColumnStore, nnz: int, free_bytes: int) -> np.dtype[A
 
 
 def widened(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values as float64 if they are few: tables then need the same kernels, as in `dtype_in_memory`."""
+    """Return few values as float64, so that tables need the same kernels, as in `dtype_in_memory`."""
     return values.astype(_WIDE, copy=False) if len(values) <= _MOST_WIDE_VALUES else values
 
 
