@@ -1,8 +1,7 @@
 """The test rows of a fit, which no model learns from: some choose between trained models, the others test.
 
-A search sees a sample of the rows. With many more rows other settings may be better: idf weights rare words,
-which are known only once there are many rows, and so on. So the winner of a search on a small part of the
-rows is compared again once it is trained on all of them, with the plain ridge model, which is trained anyway.
+A search sees a sample of the rows. With many more rows other settings may be better: idf, for one, raises the
+weights of rare words, which are known only then. `bigmc.training.choose_again` compares them.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ def rows(seed=0, noise=1.0):
     return centres[labels] + noise * rng.normal(size=(N_ROWS, N_FEATURES)), labels
 
 
-def run_of(X, y, weights=None, ridge=1.0, *, fit_intercept=True):
+def run_of(X, y, weights=None, ridge=1.0, *, fit_intercept=True, n_threads=1, ends=math.inf):
     data = Dataset.from_arrays(X, y)
     learner = learner_of(FitSparseOptions(ridge=ridge / N_ROWS, fit_intercept=fit_intercept))
-    return learner.solver_run(data, weights, 1 << 30, RunContext(ThreadEngine(1)))
+    return learner.solver_run(data, weights, 1 << 30, RunContext(ThreadEngine(n_threads), ends=ends))
 
 
 def minimum(X, signs, weights, ridge):
@@ -49,28 +49,26 @@ def minimum(X, signs, weights, ridge):
 def test_every_class_is_at_its_minimum(noise):
     X, y = rows(noise=noise)
     weights = np.random.default_rng(1).integers(0, 3, N_ROWS).astype(float)
-    run = run_of(X, y, weights)
-    start = class_newton.start_by_newton(run.task, ThreadEngine(2), True, 1e-6, math.inf)
+    run = run_of(X, y, weights, n_threads=2)
+    start = class_newton.start_by_newton(run, 1e-6)
     for r in (0, N_CLASSES - 1):
         least, value = minimum(X, np.where(y == r, 1.0, -1.0), weights, run.task.objective.ridge)
         assert value(np.append(start.coef[:, r], start.intercept[r]))[0] <= least * (1 + 1e-4)
 
 
 def test_any_number_of_threads_gives_the_same_bits():
-    run = run_of(*rows())
-    one, two = (class_newton.start_by_newton(run.task, ThreadEngine(n), True, 1e-3, math.inf) for n in (1, 2))
+    one, two = (class_newton.start_by_newton(run_of(*rows(), n_threads=n), 1e-3) for n in (1, 2))
     assert np.array_equal(one.coef, two.coef)
 
 
 def test_without_an_intercept_there_is_none():
     run = run_of(*rows(), fit_intercept=False)
-    assert not class_newton.start_by_newton(run.task, ThreadEngine(1), False, 1e-3, math.inf).intercept.any()
+    assert not class_newton.start_by_newton(run, 1e-3).intercept.any()
 
 
 def test_without_time_it_starts_from_least_squares():
     X, y = rows()
-    run = run_of(X, y)
-    start = class_newton.start_by_newton(run.task, ThreadEngine(1), True, 1e-3, -math.inf)
+    start = class_newton.start_by_newton(run_of(X, y, ends=-math.inf), 1e-3)
     A = np.column_stack([X, np.ones(N_ROWS)])
     ridges = np.diag([0.5] * N_FEATURES + [0.0])
     own = np.linalg.solve(A.T @ A + ridges, A.T @ np.where(y == 3, 1.0, -1.0))
@@ -122,4 +120,4 @@ def test_columns_too_unequal_for_a_factorisation_are_left_to_sweeps():
     run = run_of(X.astype(float), y)
     run = replace(run, task=replace(run.task, objective=replace(run.task.objective, ridge=1e-30)))
     with np.errstate(all="ignore"):
-        assert class_newton.start_by_newton(run.task, ThreadEngine(1), True, 1e-3, math.inf) is None
+        assert class_newton.start_by_newton(run, 1e-3) is None

@@ -129,13 +129,12 @@ def _start_by_newton(run: SparseRun, plan: SolverPlan) -> State | None:
     """Return the weights that Newton's method finds, if columns are dense and there is memory for it."""
     from bigmc.solvers.sparse.ridge import class_newton  # scipy.linalg takes .03 s
 
-    task, engine = run.task, run.context.local_engine
+    task = run.task
     if not (run.is_ridge_hinge and class_newton.is_dense(task)):
         return None
-    if class_newton.memory(task, engine.n_threads) > plan.memory.free:
+    if class_newton.memory(task, run.context.local_engine.n_threads) > plan.memory.free:
         return None
-    tol = _NEWTON_SHARE * run.limits.tol
-    start = class_newton.start_by_newton(task, engine, run.descent.fit_intercept, tol, run.context.ends)
+    start = class_newton.start_by_newton(run, _NEWTON_SHARE * run.limits.tol)
     return None if start is None else State.at(start, task.width, task.alpha)
 
 

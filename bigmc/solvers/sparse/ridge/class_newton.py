@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
-from bigmc.engine import Engine, for_each
+from bigmc.engine import for_each
 from bigmc.solvers.sparse.ridge.row_order import in_row_order
-from bigmc.solvers.sparse.run import Task
+from bigmc.solvers.sparse.run import SparseRun, Task
 from bigmc.solvers.sparse.state import Start
 
 MOST_FEATURES = 1000
@@ -92,24 +92,21 @@ def memory(task: Task, n_threads: int) -> int:
     return of_rows + n_threads * of_thread + 16 * width * (width + dataset.n_classes)
 
 
-def start_by_newton(task: Task, engine: Engine, fit_intercept: bool, tol: float, ends: float) -> Start | None:
+def start_by_newton(run: SparseRun, tol: float) -> Start | None:
     """Return weights near the minimum; None where columns are too unequal for a factorisation.
 
     Parameters
     ----------
-    task : Task
-        Of the multitask squared hinge, with a ridge alone.
-    engine : Engine
-        Its threads share the classes.
-    fit_intercept : bool
+    run : SparseRun
+        Of the multitask squared hinge, with a ridge alone. Its threads share the classes; those not begun
+        when its time ends keep the weights of least squares.
     tol : float
         A class is done when its gap is at most this share of its objective: with a ridge, the squared norm of
         the gradient bounds it.
-    ends : float
-        Time of `time.monotonic` at which classes not begun keep the weights of least squares.
     """
+    task, engine, ends = run.task, run.context.local_engine, run.context.ends
     features = np.flatnonzero(task.dataset.column_nnz())
-    rows, signs = _read(task, features, fit_intercept)
+    rows, signs = _read(run, features)
     damped = _damped(rows.gram, rows.ridges)
     with threadpool_limits(limits=1, user_api="blas"):  # sums in one order, whatever the machine
         factor, failed = lapack.dpotrf(damped, lower=1, overwrite_a=1)
@@ -130,18 +127,18 @@ def start_by_newton(task: Task, engine: Engine, fit_intercept: bool, tol: float,
         for_each(engine, work, range(0, n_classes, _AT_ONCE))
     if not (is_done.all() and np.isfinite(weights).all()):
         return None
-    return Start(features, weights[:-1], weights[-1] * fit_intercept)
+    return Start(features, weights[:-1], weights[-1] * run.descent.fit_intercept)
 
 
-def _read(task: Task, features: NDArray[np.int64], constant: bool) -> tuple[_Rows, NDArray[np.float64]]:
+def _read(run: SparseRun, features: NDArray[np.int64]) -> tuple[_Rows, NDArray[np.float64]]:
     """Return the rows that have a weight, and 1 for their classes, -1 for the others."""
-    dataset = task.dataset
+    task, dataset = run.task, run.task.dataset
     weights = np.ones(dataset.n_samples) if task.sample_weight is None else task.sample_weight
     learns = np.flatnonzero(weights > 0)
     entries = in_row_order(dataset, features, np.zeros(len(features), bool), False)[0]
     values = np.zeros((dataset.n_samples, len(features) + 1))
     values[np.repeat(np.arange(dataset.n_samples), np.diff(entries.indptr)), entries.slots] = entries.values
-    values[:, -1] = constant
+    values[:, -1] = run.descent.fit_intercept
     roots = np.sqrt(weights[learns])
     values = values[learns] if len(learns) < len(values) else values
     values *= roots[:, None]
