@@ -8,8 +8,8 @@ method gets the same rows and is processes of its own from the Parquet table to 
 to test on, which the same code judges; every process has one thread. LightGBM has its defaults; the forest
 has 500 trees, and else those of scikit-learn. Categories are columns of 0 and 1 for them. Tables of
 R's packages (`tables_of_r.py`), some of which have texts, are for `bigmc fit` alone. Some tables are made,
-with labels that are partly wrong (`wrong_labels.py`). What `bigmc fit` does
-by default was chosen on `CHOSEN_ON`; the other tables judge. One JSON line a run, kept in
+with labels that are partly wrong (`wrong_labels.py`) or change at sharp values (`sharp_values.py`). What
+`bigmc fit` does by default was chosen on `CHOSEN_ON`; the other tables judge. One JSON line a run, kept in
 ``results/tables.jsonl``; runs that are there are not repeated.
 """
 
@@ -25,15 +25,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+import sharp_values
+import wrong_labels
 from data import KEEL, keel
 from first_choice import judged_table, timed
 from first_choice_peers import judged
 from first_choice_sets import HERE
 from tables_of_r import TABLES, prepared, table_of
-from wrong_labels import NAMES, made
 
 CHOSEN_ON = ("vehicle", "ionosphere", "pima", "wine", "wdbc", "satimage", "twonorm")
 SMALLER = {"letter": 5_000, "magic": 5_000, "twonorm": 2_000, "optdigits": 3_000}
+MADE = {name: module.made for module in (wrong_labels, sharp_values) for name in module.NAMES}
 OF_R, TO_TEST_ON = 10_000, 0.6
 """Rows that are kept of larger tables, drawn once; of tables of R's packages this many, and this share of
 them is to test on."""
@@ -52,8 +54,8 @@ def sides(name: str, seed: int, folder: Path) -> tuple[Path, Path]:
         if name in TABLES:
             package, label = TABLES[name]
             table, most = prepared(table_of(package, name), label), OF_R
-        elif name in NAMES:
-            table = made(name)
+        elif name in MADE:
+            table = MADE[name](name)
             most = len(table)
         else:
             table = pd.read_csv(keel(folder) / f"{name}.csv", dtype={"label": str})
@@ -139,7 +141,7 @@ def shown(results: Path) -> None:
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("sets", nargs="*", metavar="TABLE", help=f"of {', '.join([*KEEL, *TABLES, *NAMES])}")
+    parser.add_argument("sets", nargs="*", metavar="TABLE", help=f"of {', '.join([*KEEL, *TABLES, *MADE])}")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--again", action="store_true", help="repeat runs that are in the results")
@@ -151,7 +153,7 @@ def main() -> None:
     if given.peer:
         print(json.dumps(peer(given.peer[0], Path(given.peer[1]), Path(given.peer[2]))))
         return
-    if unknown := set(given.sets) - {*KEEL, *TABLES, *NAMES}:
+    if unknown := set(given.sets) - {*KEEL, *TABLES, *MADE}:
         parser.error(f"no such table: {', '.join(sorted(unknown))}")
     given.results.parent.mkdir(parents=True, exist_ok=True)
     lines = given.results.read_text().splitlines() if given.results.exists() else []

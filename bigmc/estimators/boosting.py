@@ -76,7 +76,8 @@ class MultiBoostClassifier(WeightedClassifier):
         Fraction of the step to its best value that an update moves a weight, above 0 and at most 1. None is
         1, for trees 0.3, since fully fitted weights of greedily grown trees are worse.
     max_bins : int, default=255
-        Maximum number of bins of a feature, 2 to 255; features with fewer distinct values are exact.
+        Maximum number of bins of a feature, 2 to 255; features with fewer distinct values are exact. Edges
+        between bins are near quantiles, at round numbers where there are any.
     column_share : float, default=1.0
         Share of the columns that the trees of a round may split on, drawn anew for each round, above 0 and
         at most 1. Fewer columns make trees more different and rounds cheaper. Learners of depth 1 use all.

@@ -84,6 +84,9 @@ glyphs, where boosting wins: its log loss was smaller after 12 rounds already.""
 PROBED_WORK = 5_000_000
 """Product of non-zeros and classes above which one fold of several, or shallow trees of some columns,
 tell first whether boosting is that far behind: a round then takes seconds."""
+FAR_BETTER = 0.1
+"""Relative decrease of the log loss on one fold by which models of all columns and of many bins are preferred
+to averaged ones: labels that change at exact values of several columns, as in a parity."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
 
@@ -177,6 +180,7 @@ def _best_of(ladder: Ladder, others: Sequence[Ladder], linear: Trial) -> Boostin
         if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
     ladder = ladder.or_better(_of_more_columns(ladder), rounds)
+    ladder = _plain_if_far_better(ladder, rounds)
     ladder = _with_log_loss(ladder, first_depth, rounds)
     best = ladder.first
     # With the log loss few rounds are best where labels are wrong, which says nothing of the depth.
@@ -210,6 +214,27 @@ def _of_more_columns(ladder: Ladder) -> Ladder | None:
     if own >= COLUMN_SHARE or not ladder.cross_validates:
         return None
     return ladder.with_changes(column_share=min(COLUMN_SHARE, MORE_COLUMNS * own))
+
+
+def _plain_if_far_better(ladder: Ladder, rounds: Sequence[int]) -> Ladder:
+    """Return the ladder, or that of plain models if averaged ones are far worse on the first fold."""
+    plain = _plain(ladder)
+    if plain is None or not plain.may_try(ROUNDS[:2]):
+        return ladder
+    if plain.probe(rounds) >= (1.0 - FAR_BETTER) * ladder.probe(rounds):
+        return ladder
+    return ladder.better(plain)
+
+
+def _plain(ladder: Ladder) -> Ladder | None:
+    """Return a ladder of single models, of all columns and of as many bins as there may be.
+
+    None if it is one, or if there are so many columns that rounds of all take long.
+    """
+    if ladder.options.n_models == 1 or ladder.options.column_share < COLUMN_SHARE:
+        return None
+    plain = BoostOptions()
+    return ladder.with_changes(n_models=1, column_share=1.0, pool=plain.pool, max_bins=plain.max_bins)
 
 
 def _of_deeper_trees(ladder: Ladder) -> Ladder | None:

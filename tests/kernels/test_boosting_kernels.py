@@ -1,5 +1,7 @@
 """Binning, the closed form and packed answers, against searchsorted, a root finder and plain sums."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -79,30 +81,71 @@ def test_many_values_get_bins_of_about_equal_mass():
             assert len(edges) > max_bins * 0.7
 
 
+def roundest(number, low, high):
+    """Return what is roundest in (low, high], by trying powers of ten from large to small in exact numbers."""
+    if low < 0 <= high:
+        return 0.0
+    low, high = Fraction(low), Fraction(high)
+    for power in range(40, -40, -1):
+        for step in (5 * Fraction(10) ** power, Fraction(10) ** power):
+            multiple = high // step * step
+            if multiple > low:
+                return float(multiple) if step >= 2 * (high - low) else number
+    raise AssertionError("no multiple")
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_edges_at_quantiles_are_those_of_the_sorted_values(dtype):
-    """A bin ends where it has at least its share of what is left; zeros that are not stored count, too."""
+def test_edges_are_round_numbers_near_those_at_quantiles(dtype):
+    """A bin ends near where it has at least its share of what is left; zeros that are not stored count, too."""
     rng = np.random.default_rng(6)
-    smallest = -320 if dtype is np.float64 else -43  # some are subnormal
-    values = rng.normal(size=(2000, 1)) * 10.0 ** rng.integers(smallest, 30, (2000, 1))
+    values = rng.normal(size=(2000, 1)) * 10.0 ** rng.integers(-12, 30, (2000, 1))
     values[rng.random(2000) < 0.3] = 0.0
-    X = np.column_stack([values, np.abs(values), -np.abs(values), np.exp(rng.normal(size=2000))]).astype(
-        dtype
-    )
-    X[:50, 3] = np.inf
+    few = rng.permutation(np.repeat(rng.normal(size=50), 40))
+    others = np.exp(rng.normal(size=2000)), rng.normal(3000, 1, 2000), rng.integers(0, 900, 2000), few
+    X = np.column_stack([values, np.abs(values), -np.abs(values), *others]).astype(dtype)
     source, _ = binned(X, 40)
     for j, column in enumerate(X.T.astype(float)):
         distinct, counts = np.unique(column, return_counts=True)
-        expected, left, mass = [], len(column), 0
+        quantiles, left, mass = [], len(column), 0
         for k in range(len(distinct) - 1):
             mass += counts[k]
-            if mass >= left / (40 - len(expected)):
-                expected.append(distinct[k] <= source.edges_of(j)[len(expected)] < distinct[k + 1])
+            if mass >= left / (40 - len(quantiles)):
+                quantiles.append((distinct[k] + distinct[k + 1]) / 2)
                 left, mass = left - mass, 0
-            if len(expected) == 39:
+            if len(quantiles) == 39:
                 break
-        assert len(expected) == len(source.edges_of(j))
-        assert all(expected)
+        halves = np.diff(quantiles) / 2
+        before, after = np.r_[halves[0], halves], np.r_[halves, halves[-1]]
+        expected, n_below = [], 0
+        for quantile, low, high in zip(quantiles, before, after, strict=True):
+            edge = roundest(quantile, max(quantile - low, distinct[0]), min(quantile + high, distinct[-1]))
+            at = np.searchsorted(distinct, edge)
+            if at <= n_below:
+                edge, at = quantile, np.searchsorted(distinct, quantile)
+            elif edge == distinct[at]:
+                edge = (distinct[at - 1] + edge) / 2
+            if at > n_below:
+                expected.append(edge)
+                n_below = at
+        np.testing.assert_allclose(source.edges_of(j), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_edges_of_extreme_values_part_them_in_order(dtype):
+    """No bin is empty, whatever the exponents: subnormal numbers, infinities, the largest ones."""
+    rng = np.random.default_rng(7)
+    smallest, largest, most = (-320, 308, 1.7e308) if dtype is np.float64 else (-43, 36, 3e36)
+    X = rng.normal(size=(3000, 3)) * 10.0 ** rng.integers(smallest, largest, (3000, 3))
+    X[:50, 1], X[50:150, 1] = np.inf, -np.inf
+    X[:, 2] = rng.uniform(-1, 1, 3000) * most
+    X = X.astype(dtype)
+    source, _ = binned(X, 40)
+    for j in range(3):
+        edges = source.edges_of(j)
+        sizes = np.bincount(np.searchsorted(edges, X[:, j].astype(float)))
+        assert len(sizes) == len(edges) + 1 > 30
+        assert sizes.min() > 0
+        assert sizes.max() < 3000 / 4
 
 
 def test_training_and_prediction_bin_alike():

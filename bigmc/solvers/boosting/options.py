@@ -72,7 +72,8 @@ class BoostingOptions:
     inner_rounds : int
         Maximum visits of the pool between two passes.
     max_bins : int
-        Maximum bins of a column; columns with no more distinct values lose no cut.
+        Maximum bins of a column; columns with no more distinct values lose no cut. Edges of others are near
+        quantiles, at round numbers where there are any.
     column_share : float
         Share of the columns that the trees of a round may use, drawn for every round; above 0 and at most 1.
         If none of these trees is worth adding, the round searches twice as many, and so on until it has
@@ -187,6 +188,7 @@ class BoostingOptions:
     def fingerprint(self) -> Fingerprint:
         """Return the options that determine the state after every round."""
         options = {name: value for name, value in asdict(self).items() if name not in _WHEN_TO_END}
+        options["edges"] = "round numbers"  # a state saved when they were not is not continued
         if self.loss == EXPONENTIAL:  # as before there was a choice
             del options["loss"]
         if self.label_noise == 0.0:
