@@ -1,5 +1,6 @@
 """Ridge problems larger than memory whose samples are sorted by class."""
 
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -9,10 +10,10 @@ from sparse_runs import run_of, solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.solvers import loop
-from bigmc.solvers.sparse.ridge.block_plan import BlockPlan
+from bigmc.solvers.sparse.ridge.block_plan import BlockPlan, plan_blocks
 from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
 from bigmc.solvers.sparse.ridge.mixed_blocks import classes_differ, mixed
-from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks
+from bigmc.solvers.sparse.ridge.row_blocks import RowBlockDescent, descend_blocks
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.checkpoint import FileCheckpoint
 from bigmc.store.weighting import Weighting
@@ -59,24 +60,27 @@ def test_every_sample_is_in_one_block_and_the_groups_are_alike():
         assert np.abs(counts - data.class_counts()).sum() < 0.15 * N_ROWS
 
 
+@pytest.mark.parametrize("turned_bytes", [0, 15_000, 1 << 20])
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True), Weighting(binary=True)])
-def test_blocks_read_together_have_their_samples_one_after_another(weighting):
+def test_blocks_read_together_have_their_samples_one_after_another(weighting, turned_bytes):
     data = texts("sorted", weighting=weighting)
     features = np.flatnonzero(data.column_nnz())
     plan = mixed(alone(data, 320_000), data)
     shards = list(range(data.n_shards))
-    whole, squares = BlockReader(data, features, ThreadEngine(1), True).read(RowBlock(shards, 0, N_ROWS))
+    every = RowBlock(shards, 0, N_ROWS)
+    whole, squares, _ = BlockReader(data, features, ThreadEngine(1), True, [every]).read(every)
     dense = scipy.sparse.csr_array((whole.values, whole.slots, whole.indptr)).toarray()
-    reader = BlockReader(data, features, ThreadEngine(1), True, at_once=plan.blocks)
+    reader = BlockReader(data, features, ThreadEngine(1), True, plan.blocks, turned_bytes=turned_bytes)
     for _ in range(2):  # the second time from the scratch file
         for group in plan.groups:
             places = np.concatenate([np.arange(N_ROWS)[block.samples] for block in group])
-            rows, own = reader.read(*group)
+            rows, own, labels = reader.read(*group)
             read = scipy.sparse.csr_array(
                 (rows.values, rows.slots, rows.indptr), (len(places), dense.shape[1])
             )
             np.testing.assert_array_equal(read.toarray(), dense[places])
             np.testing.assert_array_equal(own, squares[places])
+            np.testing.assert_array_equal(labels, data.label_sets()[places])
     reader.close()
 
 
@@ -135,3 +139,33 @@ def test_a_training_larger_than_memory_mixes_them():
     found = solve(data, chunk_bytes=1 << 20, **options)
     assert found.converged
     assert found.objective <= 1.02 * solve(data, **{**options, "tol": 1e-6}).objective
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "density", "n_groups"), [(60_000, 0.02, 4), (60_000, 0.02, 12), (400_000, 0.002, 9)]
+)
+def test_mixed_blocks_fit_into_the_memory_they_are_planned_for(n_rows, density, n_groups):
+    """Against what Python counts as allocated, and whether shards are put into row order at once or not."""
+    generator = np.random.default_rng(0)
+    X = scipy.sparse.random_array(
+        (n_rows, 1200), density=density, rng=generator, format="csr", dtype=np.float32
+    )
+    y = np.sort(generator.integers(0, 20, n_rows))
+    data = Dataset.from_arrays(X, y, shard_rows=n_rows // 8)
+    options = {**RIDGE, "ridge": 0.1, "tol": 1e-3, "max_passes": 3, "engine": ThreadEngine(1)}
+
+    def planned(memory_limit):
+        run = run_of(data, **{**options, "memory_limit": memory_limit})
+        plan = plan_blocks(run)
+        return run, plan and mixed(plan, data)
+
+    sizes = range(200 << 20, 20 << 20, -(1 << 19))
+    limit = next(size for size in sizes if (plan := planned(size)[1]) and len(plan.groups) >= n_groups)
+    run, plan = planned(limit)
+    assert plan.cuts
+    RowBlockDescent(run, plan).improve()  # whatever is made once
+    tracemalloc.start()
+    descend_blocks(*planned(limit), None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak + (18 << 20) <= limit < 3.5 * peak + (18 << 20)

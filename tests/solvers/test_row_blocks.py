@@ -59,16 +59,18 @@ def parts_of_shards(data, duals_in_file=False):
     "weighting", [Weighting(), Weighting(l2=True, idf=True), Weighting(binary=True, l2=True)]
 )
 @pytest.mark.parametrize("pieces", [(1 << 18, 1 << 16), (300, 90)])
-def test_parts_of_shards_have_the_samples_of_the_shards(weighting, pieces, monkeypatch):
+@pytest.mark.parametrize("turned_bytes", [0, 1 << 20])
+def test_parts_of_shards_have_the_samples_of_the_shards(weighting, pieces, turned_bytes, monkeypatch):
     monkeypatch.setattr(block_reader, "PIECE_ENTRIES", pieces[0])
     monkeypatch.setattr(block_reader, "PIECE_FEATURES", pieces[1])
     _, _, data = texts(weighting=weighting)
-    reader = BlockReader(data, np.flatnonzero(data.column_nnz()), ThreadEngine(1), True)
-    for s in range(data.n_shards):
+    plan = parts_of_shards(data)
+    reader = BlockReader(data, plan.features, ThreadEngine(1), True, plan.blocks, turned_bytes=turned_bytes)
+    for s in range(data.n_shards - 2):
         start, stop = int(data.base[s]), int(data.base[s + 1])
-        whole, squares = reader.read(RowBlock([s], start, stop))
+        whole, squares, _ = reader.read(RowBlock([s], start, stop))
         for lo, hi in ((start, start + 70), (start + 70, stop)):
-            part, own = reader.read(RowBlock([s], lo, hi))
+            part, own, labels = reader.read(RowBlock([s], lo, hi))
             entries = slice(whole.indptr[lo - start], whole.indptr[hi - start])
             np.testing.assert_array_equal(
                 part.indptr, whole.indptr[lo - start : hi - start + 1] - entries.start
@@ -76,6 +78,7 @@ def test_parts_of_shards_have_the_samples_of_the_shards(weighting, pieces, monke
             np.testing.assert_array_equal(part.slots, whole.slots[entries])
             np.testing.assert_array_equal(part.values, whole.values[entries])
             np.testing.assert_array_equal(own, squares[lo - start : hi - start])
+            np.testing.assert_array_equal(labels, data.label_sets()[lo:hi])
 
 
 def test_with_parts_of_shards_it_comes_to_the_same_optimum():
@@ -88,11 +91,11 @@ def test_with_parts_of_shards_it_comes_to_the_same_optimum():
     assert certificate.lower <= best.objective
     assert best.certificate.lower <= certificate.upper
     n_reads, entry = state.nnz_read // data.nnz, 2 + data.dtype.itemsize
-    cut = entry * sum(shard.nnz for shard in data.shards[:-2])
-    # once to count, once for each part; then what was written is read
-    in_file = state.bytes_read - 3 * cut - n_reads * (entry * data.nnz - cut)
-    assert in_file % n_reads == 0
-    assert 0 < in_file // n_reads < 1.5 * cut
+    nnz_cut = sum(shard.nnz for shard in data.shards[:-2])
+    # rows once to count, entries once for each part; then what was written is read
+    in_file = state.bytes_read - (2 + 2 * entry) * nnz_cut - n_reads * entry * (data.nnz - nnz_cut)
+    assert in_file % (n_reads + 1) == 0
+    assert 0 < in_file // (n_reads + 1) < 1.5 * entry * nnz_cut
 
 
 def test_a_limit_too_small_for_a_shard_takes_parts_of_it_and_nothing_else():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -10,7 +12,12 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.linear.simd import padded_classes
 from bigmc.solvers.sparse.memory_plan import WORKSPACE
-from bigmc.solvers.sparse.ridge.block_reader import PIECE_ENTRIES, PIECE_FEATURES, RowBlock
+from bigmc.solvers.sparse.ridge.block_reader import (
+    PIECE_ENTRIES,
+    PIECE_FEATURES,
+    RowBlock,
+    entry_in_row_order,
+)
 from bigmc.solvers.sparse.run import SparseRun
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.shard import Shard
@@ -19,8 +26,10 @@ from bigmc.store.shards.shard import Shard
 SCORED_AT_ONCE = 1024
 #: Passes at least: one that improves the weights, and one that certifies them.
 _FEWEST_PASSES = 2
-#: Parts of a shard at most: each reads all of it. Some have longer samples than others.
-_MOST_PARTS, _PART_MARGIN = 16, 1.25
+MOST_PARTS = 16
+"""Parts of a shard at most that are put into row order one by one: each reads all of it."""
+#: What a part may exceed its share of the entries by: some have longer samples than others.
+_PART_MARGIN = 1.25
 
 
 class BlockPlan(NamedTuple):
@@ -38,6 +47,8 @@ class BlockPlan(NamedTuple):
         Bytes that blocks may take at a time.
     cuts : tuple of int
         First block of those in memory together, and so on; empty if each is alone.
+    turned_bytes : int
+        Bytes that entries of a shard may take while they are put into row order for its parts.
     """
 
     blocks: list[RowBlock]
@@ -45,6 +56,7 @@ class BlockPlan(NamedTuple):
     duals_in_file: bool = False
     block_bytes: int = 0
     cuts: tuple[int, ...] = ()
+    turned_bytes: int = 0
 
     @property
     def groups(self) -> list[list[RowBlock]]:
@@ -75,7 +87,23 @@ def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
     blocks = _together(dataset, width, block_bytes)
     if blocks is None or run.limits.max_passes < _FEWEST_PASSES:
         return None
-    return BlockPlan(blocks, features, in_file, block_bytes)
+    turned_bytes = _turned_bytes(blocks, dataset, block_bytes)
+    return BlockPlan(blocks, features, in_file, block_bytes, turned_bytes=turned_bytes)
+
+
+def bytes_to_turn(shard: Shard, dataset: Dataset) -> int:
+    """Return what putting samples of a shard into row order takes, beside their entries."""
+    pieces = 2 * min(PIECE_ENTRIES, max(shard.nnz, shard.n_rows)) * dataset.entry_bytes
+    pieces += 24 * min(PIECE_FEATURES, dataset.n_features)
+    return pieces + (40 + 8 * dataset.most_labels()) * shard.n_rows
+
+
+def _turned_bytes(blocks: Sequence[RowBlock], dataset: Dataset, max_bytes: int) -> int:
+    """Return what entries of a shard may take together, beside those of one part as it is written."""
+    n_parts = Counter(block.shards[0] for block in blocks if not block.is_whole(dataset))
+    cut = [(dataset.shards[s], n) for s, n in n_parts.items()]
+    beside = [bytes_to_turn(shard, dataset) + _PART_MARGIN * 4 * shard.nnz / n for shard, n in cut]
+    return max(max_bytes - int(max(beside, default=max_bytes)), 0)
 
 
 def _together(dataset: Dataset, width: int, max_bytes: int) -> list[RowBlock] | None:
@@ -86,20 +114,17 @@ def _together(dataset: Dataset, width: int, max_bytes: int) -> list[RowBlock] | 
     of_features = 8 * dataset.n_features
     blocks: list[RowBlock] = []
     left = 0
-    counted = 4 * dataset.n_samples if any(
-        of_row * shard.n_rows + of_entry * shard.nnz + of_features > max_bytes for shard in dataset.shards
-    ) else 0  # fmt: skip
     for s, shard in enumerate(dataset.shards):
         n_bytes = of_row * shard.n_rows + of_entry * shard.nnz + of_features
         start, stop = int(base[s]), int(base[s + 1])
         if n_bytes <= left:
             blocks[-1] = RowBlock([*blocks[-1].shards, s], blocks[-1].start, stop)
             left -= n_bytes
-        elif n_bytes <= max_bytes - counted:
+        elif n_bytes <= max_bytes:
             blocks.append(RowBlock([s], start, stop))
-            left = max_bytes - counted - n_bytes
+            left = max_bytes - n_bytes
         else:
-            n_parts = _parts_of(shard, of_row, itemsize, max_bytes - counted)
+            n_parts = _parts_of(shard, dataset, of_row, max_bytes)
             if n_parts is None:
                 return None
             cuts = np.linspace(start, stop, n_parts + 1).astype(int).tolist()
@@ -108,11 +133,11 @@ def _together(dataset: Dataset, width: int, max_bytes: int) -> list[RowBlock] | 
     return blocks
 
 
-def _parts_of(shard: Shard, of_row: int, itemsize: int, max_bytes: int) -> int | None:
+def _parts_of(shard: Shard, dataset: Dataset, of_row: int, max_bytes: int) -> int | None:
     """Return into how many parts a shard is cut, so that each fits; None if all are too large."""
-    read = PIECE_FEATURES * 24 + 2 * PIECE_ENTRIES * (2 + itemsize) + 4 * shard.n_rows
-    for n_parts in range(2, _MOST_PARTS + 1):
-        entries = _PART_MARGIN * (4 + itemsize + 4) * shard.nnz / n_parts
+    read, of_entry = bytes_to_turn(shard, dataset), entry_in_row_order(dataset) + 4
+    for n_parts in range(2, MOST_PARTS + 1):
+        entries = _PART_MARGIN * of_entry * shard.nnz / n_parts
         if read + entries + of_row * (shard.n_rows / n_parts + 1) <= max_bytes:
             return n_parts
     return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.linear.arguments import Rows
@@ -15,7 +17,9 @@ from bigmc.kernels.linear.newton import place_entries
 from bigmc.solvers.sparse.ridge.row_order import Turned, turned_samples, weighted_rows
 from bigmc.solvers.sparse.scratch.scratch_arrays import QUICK, SMALL, ScratchArrays, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, decoded_blocks, of_rows
+from bigmc.store.block import INDEX_BYTES
 from bigmc.store.dataset import Dataset
+from bigmc.store.weighting import Weighting
 
 #: Entries and features of a shard that is read in parts which are decoded at once.
 PIECE_ENTRIES, PIECE_FEATURES = 1 << 18, 1 << 16
@@ -58,7 +62,7 @@ class RowBlock(NamedTuple):
 
 
 class BlockReader:
-    """Reads blocks. What is consecutive in a shard lies in a scratch file once it was put into row order.
+    """Reads blocks. Parts of a shard lie in a scratch file, in row order, once one of them was read.
 
     Parameters
     ----------
@@ -68,10 +72,12 @@ class BlockReader:
     engine : Engine
     constant : bool
         Whether there is a feature that is always 1.
+    blocks : sequence of RowBlock
+        All that will be read.
     folder : Path, optional
         Of the scratch file.
-    at_once : sequence of RowBlock, optional
-        Parts of shards that are all written when the first of their shard is read.
+    turned_bytes : int, optional
+        Maximum bytes of entries of a shard that are put into row order together; one part always is.
 
     Attributes
     ----------
@@ -88,122 +94,154 @@ class BlockReader:
         features: NDArray[np.int64],
         engine: Engine,
         constant: bool,
+        blocks: Sequence[RowBlock],
         folder: Path | None = None,
-        at_once: Sequence[RowBlock] = (),
+        turned_bytes: int = 0,
     ) -> None:
         self._dataset, self._features = dataset, features
         self._engine, self._constant, self._folder = engine, constant, folder
+        self._most_turned = turned_bytes // entry_in_row_order(dataset)
         self.column_scale = dataset.column_scale()
         self.n_bytes, self.resumed = 0, False
-        self._at_once: dict[int, list[RowBlock]] = {}
-        for block in at_once:
-            self._at_once.setdefault(block.shards[0], []).append(block)
-        self._counts: dict[int, NDArray[np.int32]] = {}
+        self._parts: dict[int, list[RowBlock]] = {}
+        for block in blocks:
+            if not block.is_whole(dataset):
+                self._parts.setdefault(block.shards[0], []).append(block)
         self._arrays: ScratchArrays | None = None
-        self._stored: dict[int, tuple[Stored, Stored]] = {}
+        self._places: dict[int, NDArray[np.int64]] = {}  # of the parts of a shard, see `_write_parts`
 
     def close(self) -> None:
         """Give the file back."""
         if self._arrays is not None:
             self._arrays.close()
-        self._arrays, self._stored, self._counts = None, {}, {}
+        self._arrays, self._places = None, {}
 
-    def read(self, *blocks: RowBlock) -> tuple[Rows, NDArray[np.float32]]:
-        """Return weighted samples of blocks in row order, and their squared norms with the constant."""
-        turned = _joined([self._turned(block) for block in blocks])
+    def read(self, *blocks: RowBlock) -> tuple[Rows, NDArray[np.float32], NDArray[np.int32]]:
+        """Return weighted samples of blocks in row order, their squared norms with the constant, and labels.
+
+        The labels are as of `Dataset.label_sets`.
+        """
+        turned, labels = zip(*[self._turned(block) for block in blocks], strict=True)
         weighting = self._dataset.weighting
-        return weighted_rows(turned, self._features, self.column_scale, weighting, self._constant)
+        rows = weighted_rows(_joined(turned), self._features, self.column_scale, weighting, self._constant)
+        return *rows, _same_width(labels)
 
-    def _turned(self, block: RowBlock) -> Turned:
-        """Return the samples of a block in row order."""
+    def _turned(self, block: RowBlock) -> tuple[Turned, NDArray[np.int32]]:
+        """Return the samples of a block in row order, and their labels."""
         if not block.is_whole(self._dataset):
             return self._turned_part(block)
-        self.n_bytes += sum(self._shard_bytes(s) for s in block.shards)
-        return turned_samples(self._dataset.part(block.shards), self._features, self._engine)
+        part = self._dataset.part(block.shards)
+        self.n_bytes += part.decoded_bytes
+        return turned_samples(part, self._features, self._engine), part.label_sets()
 
-    def _turned_part(self, block: RowBlock) -> Turned:
-        """Return some samples of a shard in row order: from the shard the first time, then from the file."""
-        dataset = self._dataset
+    def _turned_part(self, block: RowBlock) -> tuple[Turned, NDArray[np.int32]]:
+        """Return the same of some samples of a shard, from the file."""
         [s] = block.shards
-        if s in self._at_once and block.start not in self._stored:
-            self._write_all(s)
-        indptr = np.zeros(block.n_samples + 1, np.int64)
-        np.cumsum(self._counts_of(s)[block.within(dataset)], out=indptr[1:])
-        slots = np.empty(int(indptr[-1]), np.uint32)
-        values = np.empty(len(slots), np.int8 if dataset.weighting.binary else dataset.dtype)
-        if block.start not in self._stored:
-            self._turn(block, indptr, slots, values)
-            self._stored[block.start] = self._put(slots), self._put(values)
-            written = sum(stored.n_bytes for stored in self._stored[block.start])
-            self.n_bytes += written + (0 if self.resumed else self._shard_bytes(s))
-        else:
-            assert self._arrays is not None
-            for stored, out in zip(self._stored[block.start], (slots, values), strict=True):
-                self._arrays.read(stored, out)
-                self.n_bytes += stored.n_bytes
-        return indptr, slots, values
+        if s not in self._places:
+            self._write_parts(s)
+        own = self._places[s][bisect_left(self._parts[s], block.start, key=lambda part: part.start)]
+        rows = self._get(own[0], np.int32).reshape(block.n_samples, -1)
+        slots, values = self._get(own[1], np.uint32), self._get(own[2], self._dataset.dtype)
+        self.n_bytes += int(own[:, 1].sum())
+        return (_offsets(rows[:, 0]), slots, values), rows[:, 1:]
 
-    def _write_all(self, s: int) -> None:
-        """Put all samples of a shard into row order, and write all its parts."""
-        indptr, slots, values = turned_samples(self._dataset.part([s]), self._features, self._engine)
-        self._counts[s] = np.diff(indptr).astype(np.int32)
-        self.n_bytes += 0 if self.resumed else self._shard_bytes(s)
-        for block in self._at_once[s]:
-            is_own = np.zeros(len(indptr) - 1, bool)
-            is_own[block.within(self._dataset)] = True
-            own = np.repeat(is_own, self._counts[s])
-            self._stored[block.start] = self._put(slots[own]), self._put(values[own])
-            written = sum(stored.n_bytes for stored in self._stored[block.start])
-            self.n_bytes += 0 if self.resumed else written
+    def _write_parts(self, s: int) -> None:
+        """Put the samples of a shard into row order, and write its parts.
 
-    def _turn(
-        self, block: RowBlock, indptr: NDArray[np.int64], slots: NDArray[np.uint32], values: NDArray[Any]
-    ) -> None:
-        """Fill in places among the features, and values, of samples of a shard."""
-        [s] = block.shards
+        As many parts at a time as memory allows: to decode the shard for each of them took longer than an
+        epoch. Of each part there are three arrays: how many entries its samples have, with their labels; the
+        places of these entries among the features; and their values.
+        """
+        shard, labels = self._dataset.shards[s], self._dataset.part([s]).label_sets()
+        counts, n_bytes = self._count_entries(s), INDEX_BYTES * shard.nnz
+        places = []
+        for parts in self._together(s, counts):
+            order = np.concatenate([np.arange(shard.n_rows)[part.within(self._dataset)] for part in parts])
+            indptr = _offsets(counts[order])
+            slots, values = self._in_row_order(s, order, indptr)
+            n_bytes += self._dataset.entry_bytes * shard.nnz
+            rows = np.c_[counts[order], labels[order]]
+            for lo, hi in pairwise(_offsets([part.n_samples for part in parts]).tolist()):
+                own = slice(int(indptr[lo]), int(indptr[hi]))
+                places.append([self._put(rows[lo:hi].ravel()), self._put(slots[own]), self._put(values[own])])
+        self._places[s] = np.array(places, np.int64)
+        n_bytes += int(self._places[s][:, :, 1].sum())
+        self.n_bytes += 0 if self.resumed else n_bytes
+
+    def _count_entries(self, s: int) -> NDArray[np.int32]:
+        """Return the number of entries of every sample of a shard."""
+        counts = np.zeros(self._dataset.shards[s].n_rows, np.int32)
+        for piece in self._pieces(s, self._dataset.with_weighting(Weighting(binary=True))):  # without values
+            counts += np.bincount(piece.indices, minlength=len(counts)).astype(np.int32)
+        return counts
+
+    def _together(self, s: int, counts: NDArray[np.int32]) -> list[list[RowBlock]]:
+        """Return the parts of a shard that are put into row order at a time."""
+        together: list[list[RowBlock]] = []
+        left = 0
+        for part in self._parts[s]:
+            n_entries = int(counts[part.within(self._dataset)].sum())
+            if not together or n_entries > left:
+                together.append([])
+                left = self._most_turned
+            together[-1].append(part)
+            left -= n_entries
+        return together
+
+    def _in_row_order(
+        self, s: int, order: NDArray[np.int64], indptr: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[Any]]:
+        """Return places among the features, and values, of samples of a shard in an order."""
         place = np.full(self._dataset.shards[s].n_rows, -1, np.int32)
-        place[block.within(self._dataset)] = np.arange(block.n_samples, dtype=np.int32)
-        free = indptr[:-1].copy()
-        for piece in self._pieces(s):
+        place[order] = np.arange(len(order), dtype=np.int32)
+        slots = np.empty(int(indptr[-1]), np.uint32)
+        values, free = np.empty(len(slots), self._dataset.dtype), indptr[:-1].copy()
+        for piece in self._pieces(s, self._dataset):
             own = of_rows(piece, place)
             lo, hi = np.searchsorted(self._features, [own.lo, own.hi]).tolist()
             entries = (own.indptr, own.indices, own.data)
             place_entries(self._features[lo:hi] - own.lo, lo, entries, free, slots, values)
+        return slots, values
 
-    def _counts_of(self, s: int) -> NDArray[np.int32]:
-        """Return the number of entries of every sample of a shard."""
-        if s not in self._counts:
-            counts = np.zeros(self._dataset.shards[s].n_rows, np.int32)
-            for piece in self._pieces(s):
-                counts += np.bincount(piece.indices, minlength=len(counts)).astype(np.int32)
-            self._counts[s] = counts
-            self.n_bytes += 0 if self.resumed else self._shard_bytes(s)
-        return self._counts[s]
-
-    def _pieces(self, s: int) -> Iterator[Block]:
-        return decoded_blocks(self._dataset, self._dataset.shards[s], PIECE_ENTRIES, PIECE_FEATURES)
+    def _pieces(self, s: int, dataset: Dataset) -> Iterator[Block]:
+        shard = dataset.shards[s]
+        return decoded_blocks(dataset, shard, min(PIECE_ENTRIES, shard.nnz), PIECE_FEATURES)
 
     def _put(self, array: NDArray[Any]) -> Stored:
         if self._arrays is None:
             self._arrays = ScratchArrays(self._folder, 0)
         return self._arrays.write(array, QUICK if array.itemsize >= 4 else SMALL)
 
-    def _shard_bytes(self, s: int) -> int:
-        return int(self._dataset.shards[s].nnz) * self._dataset.entry_bytes
+    def _get(self, place: NDArray[np.int64], dtype: DTypeLike) -> NDArray[Any]:
+        assert self._arrays is not None
+        stored = Stored.of(place)
+        return self._arrays.read(stored, np.empty(stored.size, dtype))
+
+
+def entry_in_row_order(dataset: Dataset) -> int:
+    """Return the bytes of an entry in row order: its place among the features, and its value."""
+    return np.dtype(np.uint32).itemsize + dataset.dtype.itemsize
+
+
+def _offsets(counts: ArrayLike) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def _joined(parts: Sequence[Turned]) -> Turned:
     """Return samples one after another."""
     if len(parts) == 1:
         return parts[0]
-    counts = np.concatenate([np.diff(indptr) for indptr, _, _ in parts])
-    indptr = np.concatenate([[0], np.cumsum(counts)])
+    indptr = _offsets(np.concatenate([np.diff(indptr) for indptr, _, _ in parts]))
     slots, values = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
     return indptr, slots, values
 
 
-def same_width(labels: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+def _same_width(labels: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     """Return the labels of blocks, as of `Dataset.label_sets`, one block after another."""
-    width = max(some.shape[1] for some in labels)
-    wide = [np.pad(some, ((0, 0), (0, width - some.shape[1])), constant_values=-1) for some in labels]
-    return labels[0] if len(labels) == 1 else np.concatenate(wide)
+    if len(labels) == 1:
+        return labels[0]
+    cuts = _offsets([len(some) for some in labels]).tolist()
+    joined = np.full((cuts[-1], max(some.shape[1] for some in labels)), -1, np.int32)
+    for (lo, hi), some in zip(pairwise(cuts), labels, strict=True):
+        joined[lo:hi, : some.shape[1]] = some
+    return joined

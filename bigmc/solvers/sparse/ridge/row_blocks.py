@@ -26,7 +26,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 from bigmc.solvers.sparse.coefficients import Coefficients, slabs
 from bigmc.solvers.sparse.ridge.block_plan import SCORED_AT_ONCE, BlockPlan
-from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock, same_width
+from bigmc.solvers.sparse.ridge.block_reader import BlockReader, RowBlock
 from bigmc.solvers.sparse.ridge.duals import (
     Excess,
     Weighed,
@@ -105,14 +105,15 @@ class RowBlockDescent:
         self._run, self._plan = run, plan
         self._dataset, self._engine = run.task.dataset, run.context.local_engine
         constant, folder = run.descent.fit_intercept, run.context.scratch
-        at_once = plan.blocks if plan.cuts else []
-        self._reader = BlockReader(self._dataset, plan.features, self._engine, constant, folder, at_once)
+        self._reader = BlockReader(
+            self._dataset, plan.features, self._engine, constant, plan.blocks, folder, plan.turned_bytes
+        )
         self.column_scale = self._reader.column_scale
         self._ridge = run.task.objective.ridge
         self._n_sweeps = _SWEEPS_OF_MANY if self._dataset.n_classes >= _MANY_CLASSES else _SWEEPS
-        starts = np.cumsum([0, *(block.n_samples for block in plan.blocks)]).tolist()
+        starts = np.cumsum([0, *(sum(block.n_samples for block in group) for group in plan.groups)]).tolist()
         # those of samples that are in memory together lie together, whatever the samples do
-        self._places = {block.start: first for block, first in zip(plan.blocks, starts, strict=False)}
+        self._places = {group[0].start: first for group, first in zip(plan.groups, starts, strict=False)}
         self._forget()
 
     def _forget(self) -> None:
@@ -277,10 +278,7 @@ class RowBlockDescent:
         return np.random.default_rng([self._run.descent.seed, self._n_epochs, *what])
 
     def _read(self, *blocks: RowBlock) -> _Block:
-        rows, squares = self._reader.read(*blocks)
-        labels = same_width(
-            [self._dataset.part(block.shards).label_sets()[block.within(self._dataset)] for block in blocks]
-        )
+        rows, squares, labels = self._reader.read(*blocks)
         n_samples, first = len(labels), self._places[blocks[0].start]
         own = self._run.task.sample_weight
         ones = np.ones(n_samples)
@@ -304,9 +302,10 @@ class RowBlockDescent:
         excess = excess_of(self._duals) if self._run.descent.fit_intercept else None
         weights = np.zeros_like(self._coef)  # of the dual variables that the bound is of
         losses = value = 0.0
-        for done, block in enumerate(self._plan.blocks):
-            self._run.context.progress(Progress("certificate", done, len(self._plan.blocks), "blocks"))
-            lost, added = self._measure_block(block, excess, weights)
+        groups = self._plan.groups
+        for done, group in enumerate(groups):
+            self._run.context.progress(Progress("certificate", done, len(groups), "blocks"))
+            lost, added = self._measure_blocks(group, excess, weights)
             losses, value = losses + lost, value + added
         self._count(1 if excess is None else 2)
         weights[-1] = 0.0
@@ -317,15 +316,15 @@ class RowBlockDescent:
         upper = losses / self._run.task.weight_sum + self._ridge * self._half_norm(self._coef[:-1])
         return max([lower, 0.0, *(figures["lower"] for figures in self._history)]), upper
 
-    def _measure_block(
-        self, rows: RowBlock, excess: Excess | None, weights: NDArray[np.float32]
+    def _measure_blocks(
+        self, group: Sequence[RowBlock], excess: Excess | None, weights: NDArray[np.float32]
     ) -> tuple[float, float]:
-        """Return the losses of a block, and what its feasible dual variables add to the dual objective.
+        """Return the losses of blocks, and what their feasible dual variables add to the dual objective.
 
         Their products with the samples are added to `weights`.
         """
         n_classes, own = self._dataset.n_classes, self._run.task.sample_weight
-        block = self._read(rows)
+        block = self._read(*group)
         duals = self._padded(block.places)
         if excess is not None:
             excess.take_off(duals[:, :n_classes])
