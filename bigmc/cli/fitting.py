@@ -22,7 +22,8 @@ class Fit(Working, RawOptions):
     to: str = required("Model to write.")
     text: list[str] | None = option(
         None,
-        "Text column; may be repeated. If no columns are given, all but the label are used.",
+        "Text column; may be repeated: the texts of a row add up to one. If no columns are given, all but "
+        "the label are used.",
         metavar="COLUMN",
     )
     label: str | None = option(None, "Label column.", metavar="COLUMN")

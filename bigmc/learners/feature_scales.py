@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.store.centred import far_columns
+from bigmc.store.centred import FarColumns, far_columns
 from bigmc.store.dataset import Dataset
 from bigmc.store.deviations import BLOCK_BYTES
 from bigmc.store.feature_titles import feature_title
@@ -15,6 +15,10 @@ SMALL = 1e-2
 are the larger, the smaller the values are."""
 FAR_APART = 1e3
 """Ratio of sizes from which descent that did not converge is explained by them."""
+_WIDE_SLACK = 0.25
+"""Slack of a column's mean, in deviations of the column, above which minimax learning is the worse for it.
+On 300 to 10,000 rows of four columns 4 to 9 of 100 rows more were wrong with .2 than with 0, 9 to 41 with
+.35."""
 _MOST_STATISTICS = 1_000_000
 """Features × classes up to which sizes are looked at: tables, whose statistics are read in no time."""
 
@@ -51,16 +55,35 @@ def far_from_zero(dataset: Dataset) -> tuple[str, ...]:
 
     It explains why descent without an intercept, which does not centre columns, did not converge.
     """
-    columns = far_columns(dataset)
+    return tuple(
+        f"{said}: training without an intercept is slow; fit one (--fit-intercept), or ingest with "
+        "--standardize"
+        for said in _furthest(far_columns(dataset), dataset)
+    )
+
+
+def wide_slack(dataset: Dataset, lambda0: float) -> tuple[str, ...]:
+    """Return a warning of the column that is furthest from 0 if `lambda0` hides what it tells, or nothing.
+
+    The uncertainty set of the minimax learner leaves the mean of such a column in a class a slack that grows
+    with ``lambda0 |mean|``. What classes differ by is of the order of the deviation, and vanishes beside it.
+    """
+    columns = far_columns(dataset, _WIDE_SLACK / lambda0) if lambda0 > 0 else None
+    return tuple(
+        f"{said}: with lambda0={lambda0:.3g} the uncertainty set is so wide there that the column tells "
+        "little about the classes; ingest with --standardize (on arrays: standardize=True)"
+        for said in _furthest(columns, dataset)
+    )
+
+
+def _furthest(columns: FarColumns | None, dataset: Dataset) -> tuple[str, ...]:
+    """Return mean and deviation of the column with the largest ratio of both, in words, or nothing."""
     if columns is None:
         return ()
     worst = int(np.argmax(np.abs(columns.means) / columns.deviations))
     title = feature_title(dataset, int(columns.features[worst]))
     mean, deviation = columns.means[worst], columns.deviations[worst]
-    return (
-        f"values of {title} are about {mean:.0e} and vary by {deviation:.0e}: training without an intercept "
-        "is slow; fit one (--fit-intercept), or ingest with --standardize",
-    )
+    return (f"values of {title} are about {mean:.0e} and vary by {deviation:.0e}",)
 
 
 def _sizes(dataset: Dataset) -> NDArray[np.float64]:

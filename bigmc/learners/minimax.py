@@ -9,6 +9,7 @@ from typing import Any
 
 from bigmc.errors import BigmcError
 from bigmc.learners.base import COUNT, POSITIVE, Learner, Trained
+from bigmc.learners.feature_scales import wide_slack
 from bigmc.learners.run import Run
 from bigmc.model import MinimaxModel, Model
 from bigmc.options.learners import MinimaxOptions
@@ -75,6 +76,11 @@ class MinimaxLearner(Learner):
             lambda0=lambda0,
         )
         return Trained(model)
+
+    def doubts(self, dataset: Dataset, model: Model) -> tuple[str, ...]:
+        """Return a warning of a column so far from 0 that the uncertainty set hides what it tells."""
+        assert isinstance(model, MinimaxModel)
+        return wide_slack(dataset, model.lambda0)
 
     def _above_tolerance(self, model: Model) -> tuple[str, ...]:
         """Return that the gap is above the tolerance, and what helps."""

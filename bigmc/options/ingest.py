@@ -77,7 +77,9 @@ class IngestOptions(RawOptions):
     `DataError` if an option has a value that is invalid for all data.
     """
 
-    text: Sequence[str] = option((), "Text column; may be repeated.", metavar="COLUMN")
+    text: Sequence[str] = option(
+        (), "Text column; may be repeated: the texts of a row add up to one.", metavar="COLUMN"
+    )
     label: Any = option(None, "Label column; lists in it are label sets.", metavar="COLUMN", parse=str)
     label_separator: str | None = option(None, "Separator between several labels of a row.")
     weight: str | None = option(None, "Sample weight in training, a number of at least 0.", metavar="COLUMN")

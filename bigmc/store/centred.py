@@ -167,8 +167,8 @@ class FarColumns(NamedTuple):
     deviations: NDArray[np.float64]
 
 
-def far_columns(dataset: Dataset) -> FarColumns | None:
-    """Return which columns can be centred and are far from 0, or None.
+def far_columns(dataset: Dataset, ratio: float = _FAR) -> FarColumns | None:
+    """Return the columns that can be centred and whose mean is above `ratio` times the deviation, or None.
 
     Only columns with an entry in every row can be, and only where rows have no scale: others would have to
     store what they leave out. A column that is constant is none of them.
@@ -179,7 +179,7 @@ def far_columns(dataset: Dataset) -> FarColumns | None:
     full = dataset.column_nnz() == dataset.n_samples
     means, variances = _moments(dataset, full)
     with np.errstate(over="ignore"):
-        far = np.flatnonzero(full & (np.square(means) > _FAR**2 * variances))
+        far = np.flatnonzero(full & (np.square(means) > ratio**2 * variances))
     if not len(far):
         return None
     deviations = _deviations(dataset, far, means[far])

@@ -45,6 +45,7 @@ from bigmc.training.unseen_rows import UnseenRows
 from bigmc.training.winner import Splits, Winner
 
 ASKED, RESULT, SCALES = "asked.json", "result.json", "scales.json"
+_CLASSES_CURE = "if the label is a number to be estimated, make classes of its ranges first"
 INTERVAL_Z = 1.959964
 """Quantile of the normal distribution for intervals of 95 %."""
 
@@ -86,6 +87,7 @@ class Fit:
             raise ModelError(f"there is no folder {self._target.parent}", "create it, or give another --to")
         disk.make_folder(self._folder)
         check_max_features(self._data, self._limits)
+        _refuse_numbers(self._train)
         if self._splits.thresholds is not Thresholds.SHARED and not self._data.has_sets:
             raise DataError(
                 "each row has one label, so no label has a threshold",
@@ -308,15 +310,26 @@ def _without_boosting(search: Search) -> list[str]:
     return ["boosting was given up: on the first rows held out it erred far more often than a linear model"]
 
 
+def _refuse_numbers(rows: Dataset) -> None:
+    """Raise a `DataError` if no training row shares its label with another: no answer could be right."""
+    if _n_alone(rows) == rows.n_samples:
+        raise DataError(f"each of the {rows.n_samples:,} training rows has a label of its own", _CLASSES_CURE)
+
+
 def _doubts(rows: Dataset) -> list[str]:
     """Return what is odd about the labels of the training rows."""
-    alone = 0 if rows.has_sets else int(np.count_nonzero(rows.class_counts() == 1))
+    alone = _n_alone(rows)
     if 2 * alone <= rows.n_samples:
         return []
     return [
         f"{alone:,} of {rows.n_samples:,} training rows are the only one of their label, which nothing "
-        "can be learned of; if the label is a number to be estimated, make classes of its ranges first"
+        f"can be learned of; {_CLASSES_CURE}"
     ]
+
+
+def _n_alone(rows: Dataset) -> int:
+    """Return how many rows are the only one of their label."""
+    return 0 if rows.has_sets else int(np.count_nonzero(rows.class_counts() == 1))
 
 
 def _repeated(result: FitResult, seconds: float) -> FitResult:

@@ -76,3 +76,11 @@ def test_a_missing_value_of_other_types_is_refused_with_its_row(dtype, missing):
 def test_a_dataset_has_the_integers():
     assert Dataset.from_arrays(X, pd.Series(IDS, dtype="Int64")).classes.tolist() == [2**53, 2**53 + 1]
     assert Dataset.from_arrays(X, pd.Series(IDS, dtype="Int64")).classes.dtype == np.int64
+
+
+def test_texts_of_numpys_variable_length_type_are_texts():
+    y = np.array(["no", "yes, twice"], dtype=np.dtypes.StringDType())[IDS % 2]
+    model = ESTIMATORS[0].fit(X, y)
+    assert model.classes_.tolist() == ["no", "yes, twice"]
+    assert model.predict(X).tolist() == y.tolist()
+    assert model.score(X, y) == 1.0

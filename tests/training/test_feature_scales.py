@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from bigmc import SparseClassifier, api
+from bigmc import MinimaxRiskClassifier, SparseClassifier, api
 
 N = 3000
 
@@ -118,3 +118,21 @@ def test_a_column_far_from_0_is_named_where_no_intercept_can_make_up_for_it(tmp_
     assert "--fit-intercept" in notes[-1]
     with_intercept = api.train("sparse", tmp_path / "d", tmp_path / "i", **options, fit_intercept=True)
     assert with_intercept["notes"] == []
+
+
+def test_columns_so_far_from_0_that_minimax_learning_makes_nothing_of_them_are_named(tmp_path, columns):
+    values, classes = columns
+    years = values + 2000
+    with pytest.warns(ConvergenceWarning, match="values of feature . are about 2e.03.*standardize=True"):
+        far = MinimaxRiskClassifier().fit(years, classes).score(years, classes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        near = MinimaxRiskClassifier().fit(values, classes).score(values, classes)
+        again = MinimaxRiskClassifier(standardize=True).fit(years, classes).score(years, classes)
+    assert far < near - 0.2
+    assert again > near - 0.02
+
+    api.ingest(years, tmp_path / "d", label=classes, split={"train": 1.0})
+    (note,) = api.train("mrc", tmp_path / "d", tmp_path / "m")["notes"]
+    assert "values of feature" in note
+    assert "--standardize" in note

@@ -307,16 +307,21 @@ def test_few_rows_make_a_model(n, tmp_path):
     assert set(bigmc.load_model(tmp_path / "m.model").predict(rows)) <= {"odd", "even"}
 
 
-@pytest.mark.parametrize(("step", "said"), [(1, True), (8, False)])
-def test_labels_that_are_numbers_to_be_estimated_are_told(step, said, tmp_path):
+@pytest.mark.parametrize(("n_shared", "said"), [(16, True), (40, False)])
+def test_labels_that_are_numbers_to_be_estimated_are_told(n_shared, said, tmp_path):
     X = RNG.normal(size=(48, 2))
+    labels = np.maximum(np.arange(48) - n_shared, -1)
     result = bigmc.fit(
-        pd.DataFrame({"x": X[:, 0], "label": np.arange(48) // step}),
-        tmp_path / "m",
-        label="label",
-        time_limit=1e-9,
+        pd.DataFrame({"x": X[:, 0], "label": labels}), tmp_path / "m", label="label", time_limit=1e-9
     )
     assert any("the only one of their label" in note for note in result["notes"]) == said
+
+
+def test_labels_that_differ_in_every_row_are_refused(tmp_path):
+    rows = pd.DataFrame({"x": RNG.normal(size=48), "price": np.arange(48) * 1.5})
+    with pytest.raises(DataError, match=r"has a label of its own; .*make classes of its ranges"):
+        bigmc.fit(rows, tmp_path / "m", label="price", time_limit=1e-9)
+    assert not (tmp_path / "m").exists()
 
 
 def test_a_class_of_one_row_of_two_is_refused():

@@ -15,7 +15,7 @@ def plain_labels(y: Any) -> Any:
     """Return labels without a type for missing values, and other labels as they are.
 
     NumPy and scikit-learn make floats of integers and booleans of pandas' nullable types, and floats above
-    2**53 merge neighbouring integers into one class.
+    2**53 merge neighbouring integers into one class. Scikit-learn refuses NumPy's StringDType.
 
     Raises
     ------
@@ -30,6 +30,8 @@ def plain_labels(y: Any) -> Any:
     if missing.any():
         row = int(np.argmax(missing))
         raise DataError(f"row {row}: the label is missing", "leave the row out, or give its label")
+    if isinstance(y, np.ndarray) and y.dtype.kind == "T":
+        return y.astype(object)
     plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     return y if plain is None or plain.kind not in "iub" else y.to_numpy(dtype=plain)
 
