@@ -180,7 +180,7 @@ def _best_of(ladder: Ladder, others: Sequence[Ladder], linear: Trial) -> Boostin
         if not cross_validates or other.probe(rounds) <= (1.0 + FAR_WORSE) * ladder.probe(rounds):
             ladder = ladder.better(other)
     ladder = ladder.or_better(_of_more_columns(ladder), rounds)
-    ladder = _plain_if_far_better(ladder, rounds)
+    ladder = _or_single_models(ladder, rounds)
     ladder = _with_log_loss(ladder, first_depth, rounds)
     best = ladder.first
     # With the log loss few rounds are best where labels are wrong, which says nothing of the depth.
@@ -216,25 +216,19 @@ def _of_more_columns(ladder: Ladder) -> Ladder | None:
     return ladder.with_changes(column_share=min(COLUMN_SHARE, MORE_COLUMNS * own))
 
 
-def _plain_if_far_better(ladder: Ladder, rounds: Sequence[int]) -> Ladder:
-    """Return the ladder, or that of plain models if averaged ones are far worse on the first fold."""
-    plain = _plain(ladder)
-    if plain is None or not plain.may_try(ROUNDS[:2]):
-        return ladder
-    if plain.probe(rounds) >= (1.0 - FAR_BETTER) * ladder.probe(rounds):
-        return ladder
-    return ladder.better(plain)
+def _or_single_models(ladder: Ladder, rounds: Sequence[int]) -> Ladder:
+    """Return single models of all columns, with as many bins as there may be, if averaged ones are far worse.
 
-
-def _plain(ladder: Ladder) -> Ladder | None:
-    """Return a ladder of single models, of all columns and of as many bins as there may be.
-
-    None if it is one, or if there are so many columns that rounds of all take long.
+    The first fold tells. They are not tried where there are so many columns that a round of all takes long.
     """
     if ladder.options.n_models == 1 or ladder.options.column_share < COLUMN_SHARE:
-        return None
-    plain = BoostOptions()
-    return ladder.with_changes(n_models=1, column_share=1.0, pool=plain.pool, max_bins=plain.max_bins)
+        return ladder
+    usual = BoostOptions()
+    single = ladder.with_changes(n_models=1, column_share=1.0, pool=usual.pool, max_bins=usual.max_bins)
+    if not single.may_try(ROUNDS[:2]):
+        return ladder
+    far_better = single.probe(rounds) < (1.0 - FAR_BETTER) * ladder.probe(rounds)
+    return ladder.better(single) if far_better else ladder
 
 
 def _of_deeper_trees(ladder: Ladder) -> Ladder | None:

@@ -91,7 +91,7 @@ class Ladder:
         self._search, self._folder = search, folder
         self._states: list[MemoryCheckpoint] = []
 
-    def with_changes(self, **changes: str | float) -> Ladder:
+    def with_changes(self, **changes: str | float | None) -> Ladder:
         """Return the ladder of other options."""
         return Ladder(self._search, self._folder, replace(self.options, **changes))  # type: ignore[arg-type]
 

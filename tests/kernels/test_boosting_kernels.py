@@ -82,7 +82,7 @@ def test_many_values_get_bins_of_about_equal_mass():
 
 
 def roundest(number, low, high):
-    """Return what is roundest in (low, high], by trying powers of ten from large to small in exact numbers."""
+    """Return what is roundest in (low, high], by trying powers of ten from large to small, exactly."""
     if low < 0 <= high:
         return 0.0
     low, high = Fraction(low), Fraction(high)
@@ -96,7 +96,7 @@ def roundest(number, low, high):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_edges_are_round_numbers_near_those_at_quantiles(dtype):
-    """A bin ends near where it has at least its share of what is left; zeros that are not stored count, too."""
+    """A bin ends near where it has its share of what is left; zeros that are not stored count, too."""
     rng = np.random.default_rng(6)
     values = rng.normal(size=(2000, 1)) * 10.0 ** rng.integers(-12, 30, (2000, 1))
     values[rng.random(2000) < 0.3] = 0.0
