@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import repeat
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -39,6 +38,7 @@ where they ended with a gap of .17, and 1.3 s for the log loss; this takes .8 an
 _AT_ONCE = 2048
 """Rows whose scores are in memory together."""
 _REMEMBERED, _MOST_STEPS, _HALVINGS = 10, 300, 20
+"""Steps that L-BFGS keeps in mind, steps at most, and halvings of one."""
 _SUFFICIENT_DECREASE = 1e-4
 _NOTHING = 1e-7
 """Share of an objective that is not worth a step: rounding may be of that size."""
@@ -220,9 +220,8 @@ def _minimised(problem: _Problem, tol: float, ends: float) -> NDArray[np.float64
     n_classes = problem.run.task.dataset.n_classes
     point = problem.at(np.zeros((len(problem.ridges), n_classes)))
     pairs: deque[tuple[NDArray[np.float64], NDArray[np.float64]]] = deque(maxlen=_REMEMBERED)
-    for _ in repeat(None, _MOST_STEPS):
-        step = _direction(point.gradient, pairs)
-        new = _searched(problem, point, step)
+    for _ in range(_MOST_STEPS):
+        new = _searched(problem, point, _direction(point.gradient, pairs))
         if new is None:
             break
         move, change = new.place - point.place, new.gradient - point.gradient
@@ -230,9 +229,8 @@ def _minimised(problem: _Problem, tol: float, ends: float) -> NDArray[np.float64
             pairs.append((move, change))
         gained = point.objective - new.objective
         point = new
-        if point.gap <= tol * point.objective or gained <= _NOTHING * point.objective:
-            break
-        if time.monotonic() >= ends:
+        is_near = point.gap <= tol * point.objective or gained <= _NOTHING * point.objective
+        if is_near or time.monotonic() >= ends:
             break
     return point.weights
 
