@@ -63,7 +63,7 @@ class SparseOptions(LearnerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class FitSparseOptions(SparseOptions):
-    """The same for the trainings of `bigmc.fit`, which may start from factorised Hessians.
+    """The same for the trainings of `bigmc.fit`, which may start from descent on a dense matrix.
 
     The objective is the same, and so is the meaning of the gap, but not the bits of the weights: those of
     `bigmc.SparseClassifier` stay as they were.

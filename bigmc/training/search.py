@@ -40,7 +40,8 @@ MOST_STEPS = 6
 RESERVED = 0.6
 """Share of the time, at most, that is kept for the trainings after the search."""
 LOGISTIC_RIDGE = 0.1
-"""The first ridge of logistic regression, times the number of rows."""
+"""The first ridge of logistic regression, times the number of rows, or a larger one if the hinge needs it
+(`_first_logistic_ridge`)."""
 FIRST_PENALTY = 0.1
 """The first penalty tried, times the number of rows: features that weigh less than this are dropped."""
 STRONG_PENALTY = 10.0
@@ -172,11 +173,20 @@ class Search:
     def _loss(self, best: Trial) -> Trial:
         if self.validation.sample.has_sets or self.validation.descends_duals:
             return best
-        start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=LOGISTIC_RIDGE))
+        ridge = self._first_logistic_ridge(best)
+        start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=ridge))
         hopeless = start.log_loss > (1.0 + HOPELESS) * best.log_loss
         if hopeless and start.quality <= best.quality + self._error(best):
             return best
         return self.better(best, self._ridge(start))
+
+    def _first_logistic_ridge(self, best: Trial) -> float:
+        """Return the ridge that shrinks the log loss of equally probable classes as the best one the hinge.
+
+        Its second derivative is (1 - 1/k) / k there for each of k classes, that of the squared hinge 2.
+        """
+        k = self.validation.sample.n_classes
+        return max(LOGISTIC_RIDGE, best.candidate.ridge * (1.0 - 1.0 / k) / (2.0 * k))
 
     def _penalty(self, best: Trial) -> Trial:
         if self.validation.descends_duals:

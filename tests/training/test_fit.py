@@ -210,6 +210,23 @@ def test_a_weighting_that_is_hardly_behind_is_tried_again_at_the_best_ridge(
     assert search.run().best.candidate.weighting == expected
 
 
+@pytest.mark.parametrize(("best_hinge", "best_log"), [(100.0, 4.5), (0.3, 0.1)])
+def test_a_large_ridge_of_the_hinge_tells_where_the_log_loss_is_good(best_hinge, best_log, monkeypatch):
+    """The log loss is tenfold at three times that ridge, or a third of it, and other ridges then hopeless."""
+    X, y = RNG.normal(size=(200, 3)), np.arange(200) % 10
+    search = Search(Dataset.from_arrays(X, y), ThreadEngine(1), Limits(1 << 30))
+    known = search.validation.attempt(search.first)
+
+    def attempt(candidate, rival=None):
+        of_hinge = candidate.loss == HINGE
+        off = abs(np.log(candidate.ridge / (best_hinge if of_hinge else best_log)))
+        loss = (1.0 + of_hinge) * (1.0 + off if of_hinge else 10.0 ** (off / np.log(3.0))) + candidate.alpha
+        return replace(known, candidate=candidate, quality=0.5, log_loss=loss)
+
+    monkeypatch.setattr(search.validation, "attempt", attempt)
+    assert search.run().best.candidate == Candidate(None, "log_loss", pytest.approx(best_log, rel=0.2))
+
+
 def test_held_out_rows_are_not_learned_from():
     """With labels drawn at random nothing can be right more often than by chance."""
     X, y = RNG.normal(size=(500, 75)), RNG.integers(0, 2, 500)

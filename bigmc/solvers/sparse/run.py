@@ -13,7 +13,7 @@ from bigmc.engine import Engine
 from bigmc.errors import BigmcError, DataError
 from bigmc.kernels.linear.simd import padded_classes
 from bigmc.objectives import PENALTIES, Objective
-from bigmc.objectives.losses import MultitaskSquaredHinge
+from bigmc.objectives.losses import LogLoss, MultitaskSquaredHinge
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Fingerprint, Limits, RunContext
 from bigmc.solvers.sparse.memory_plan import SINGLE_PRECISION_TOL, Size
@@ -99,7 +99,7 @@ class SparseRun:
     descent : Descent
     context : RunContext
     factorises : bool, optional
-        Start from the weights of `ridge.class_newton` where columns are dense and classes many.
+        Start from the weights of `ridge.dense_descent` where columns are dense and classes many.
 
     Raises
     ------
@@ -154,6 +154,13 @@ class SparseRun:
         task = self.task
         is_hinge = task.objective.loss.name == MultitaskSquaredHinge.name
         return task.alpha == 0.0 and is_hinge and self.descent.line_search
+
+    @property
+    def is_ridge_log(self) -> bool:
+        """Whether there is a ridge alone, and the log loss of single labels."""
+        task = self.task
+        is_log = task.objective.loss.name == LogLoss.name and not task.dataset.has_sets
+        return task.alpha == 0.0 and is_log and self.descent.line_search
 
     @property
     def takes_duals(self) -> bool:
