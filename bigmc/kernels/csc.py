@@ -116,6 +116,28 @@ def add_row_squares(
 
 
 @kernel
+def add_row_products(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.uint16],
+    data: NDArray[Any],
+    weights: NDArray[np.float64],
+    products: NDArray[np.float64],
+) -> None:
+    """Add every entry of one shard's columns, times the weight of its column, to ``products`` of its row.
+
+    A missing value counts as a number of its own. `indptr` (length of `weights` + 1) points into `indices`
+    and `data`; `products` has one element per row of the shard.
+    """
+    for j in range(indptr.shape[0] - 1):
+        weight = weights[j]
+        rows = indices[indptr[j] : indptr[j + 1]]
+        values = data[indptr[j] : indptr[j + 1]]
+        for k in range(rows.shape[0]):
+            x = np.float64(values[k])
+            products[rows[k]] += weight * x if x == x else np.sqrt(weight)
+
+
+@kernel
 def add_class_statistics(
     indptr: NDArray[np.int64],
     indices: NDArray[np.uint16],

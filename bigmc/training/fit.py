@@ -37,6 +37,7 @@ from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import Limits, engine_for, tidy_after
+from bigmc.training.repeated_rows import repeated_rows
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search import Search
 from bigmc.training.sums import Sum, add_up
@@ -137,7 +138,8 @@ class Fit:
             model = self._models.whole(winner) if refits else self._models.tested(winner)
             self._save(model, course, winner, "all" if refits else self._splits.train)
             result = self._result(model, course, winner, measured, rivals)
-            result["notes"] += [*without, *notes, *_doubts(self._train)]
+            repeated = repeated_rows(self._train, self._test, self._limits.memory)
+            result["notes"] += [*without, *notes, *_doubts(self._train), *repeated]
             lacked_time |= self._models.n_rows is not None or not self._models.has_time
             if lacked_time and math.isfinite(self._limits.asked_seconds):
                 result["time_limit"] = self._limits.asked_seconds
