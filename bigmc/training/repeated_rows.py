@@ -31,9 +31,9 @@ def repeated_rows(train: Dataset, test: Dataset | None, memory: int) -> list[str
     if n_repeated < TELLING_SHARE * test.n_samples:
         return []
     return [
-        f"{n_repeated:,} of {test.n_samples:,} test rows have the features of a training row; if these are "
-        "copies, the figures are better than those of new rows: leave copies out, or keep the rows of a person "
-        "or document on one side with --group"
+        f"{n_repeated:,} of {test.n_samples:,} test rows have the features of a training row; if they are "
+        "copies, the figures are better than those of new rows: leave copies out, or keep the rows of a "
+        "person or document together with --group"
     ]
 
 
