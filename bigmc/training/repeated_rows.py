@@ -8,8 +8,8 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import row_digests
 from bigmc.store.weighting import Weighting
 
-TELLING_SHARE = 0.05
-"""Share of the test rows from which it is said that they repeat training rows."""
+TELLING_SHARE, FEWEST = 0.05, 10
+"""Share of the test rows, and number, from which it is said that they repeat training rows."""
 _MEMORY_SHARE = 0.25
 
 
@@ -28,7 +28,7 @@ def repeated_rows(train: Dataset, test: Dataset | None, memory: int) -> list[str
     known.sort()
     place = np.minimum(np.searchsorted(known, asked), len(known) - 1)
     n_repeated = int(np.count_nonzero(known[place] == asked))
-    if n_repeated < TELLING_SHARE * test.n_samples:
+    if n_repeated < max(TELLING_SHARE * test.n_samples, FEWEST):
         return []
     return [
         f"{n_repeated:,} of {test.n_samples:,} test rows have the features of a training row; if they are "

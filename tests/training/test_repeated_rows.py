@@ -9,7 +9,7 @@ import bigmc
 from bigmc.store import row_norms
 from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import row_digests
-from bigmc.training.repeated_rows import TELLING_SHARE, repeated_rows
+from bigmc.training.repeated_rows import FEWEST, TELLING_SHARE, repeated_rows
 
 RNG = np.random.default_rng(11)
 SIGNS = RNG.choice([-1.0, 1.0], (900, 4))
@@ -35,19 +35,19 @@ def test_rows_of_another_dataset_have_the_same_digests():
     np.testing.assert_array_equal(row_digests(whole)[300:450], row_digests(part))
 
 
-@pytest.mark.parametrize(("n_copies", "told"), [(0, False), (4, False), (5, True), (60, True)])
+@pytest.mark.parametrize(("n_copies", "told"), [(0, False), (14, False), (15, True), (60, True)])
 def test_many_repeated_rows_are_told(n_copies, told):
-    X, Z = RNG.normal(size=(300, 5)), RNG.normal(size=(100, 5))
-    Z[:n_copies] = X[RNG.choice(300, n_copies)]
-    train, test = Dataset.from_arrays(X, np.zeros(300, int)), Dataset.from_arrays(Z, np.zeros(100, int))
-    assert TELLING_SHARE == 0.05
+    X, Z = RNG.normal(size=(300, 5)), RNG.normal(size=(300, 5))
+    Z[:n_copies] = X[RNG.choice(300, n_copies, replace=False)]
+    train, test = (Dataset.from_arrays(rows, np.zeros(300, int)) for rows in (X, Z))
+    assert (TELLING_SHARE, FEWEST) == (0.05, 10)
     notes = repeated_rows(train, test, 1 << 20)
-    assert [note.startswith(f"{n_copies} of 100 test rows") for note in notes] == [True] * told
+    assert [note.startswith(f"{n_copies} of 300 test rows") for note in notes] == [True] * told
     assert repeated_rows(train, test, 1 << 12) == repeated_rows(train, None, 1 << 20) == []
 
 
 def test_a_fit_tells_of_copies_in_a_file(tmp_path):
-    table = pd.DataFrame(RNG.normal(size=(60, 4))).add_prefix("x").assign(y=RNG.choice(["a", "b"], 60))
+    table = pd.DataFrame(RNG.normal(size=(90, 4))).add_prefix("x").assign(y=RNG.choice(["a", "b"], 90))
     found = bigmc.fit(pd.concat([table] * 3), tmp_path / "m.model", label="y")
     [note] = [note for note in found["notes"] if "test rows have the features of a training row" in note]
     assert found["test"]["n_samples"] >= int(note.split()[0]) > 0.5 * found["test"]["n_samples"]
