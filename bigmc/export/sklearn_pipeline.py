@@ -134,7 +134,8 @@ def linear_model(model: Model) -> LinearModel:
         raise ModelError("the features of this model are standardised or Fourier features", _CURE)
     if (model.feature_spec.get("hasher") or {}).get("by_column"):
         raise ModelError(
-            "the model tells apart the same word in several columns", f"{_CURE}, or --no-words-by-column"
+            "the model tells apart the same word in several columns",
+            f"{_CURE}, or fit with --no-words-by-column",
         )
     filling = model.feature_spec.get("filling") or {"flagged": (), "deviations": ()}
     if model.feature_spec.get("one_hot") or filling["flagged"] or filling["deviations"]:

@@ -131,3 +131,10 @@ def test_one_text_column_is_stored_as_ever(tmp_path):
     assert plain.features == asked.features
     assert "by_column" not in plain.features["hasher"]
     assert_same_matrix(read_back(asked)[0], read_back(plain)[0])
+
+
+def test_fit_finds_out_whether_columns_differ(tmp_path):
+    rows = opposite_rows()
+    said = api.fit(rows, tmp_path / "m.model", label="y", text=COLUMNS, time_limit="60s")
+    assert said["test"]["accuracy"] > 0.95
+    assert "words are told apart by column in title, body" in said["notes"]
