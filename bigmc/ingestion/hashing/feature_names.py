@@ -72,9 +72,6 @@ class NameCounter:
             np.zeros(capacity, np.uint32),
             np.zeros((capacity, NAME_BYTES), np.uint8),
         )
-        self._hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
-        self._starts = np.empty(LIST_LENGTH, np.uint32)
-        self._sizes = np.empty(LIST_LENGTH, np.uint32)
         self._n_documents = 0
         self._n_bytes = 0
 
@@ -107,16 +104,19 @@ class NameCounter:
 
     def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int) -> None:
         ngrams = NGrams(ANALYZERS[self.hasher.analyzer], *self.hasher.ngrams)
+        # Not kept: there may be a counter for each of many columns.
+        hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
+        starts, sizes = np.empty((2, LIST_LENGTH), np.uint32)
         for _, n_rows in self.hasher.fold(texts):
             place = np.array([0, ngrams.n_min, 0], np.int64)
             while place[0] < n_rows:
                 n = spelling.spell_rows(
-                    place, n_rows, scratch.documents, ngrams, scratch.reach, self._starts, self._sizes
+                    place, n_rows, scratch.documents, ngrams, scratch.reach, starts, sizes
                 )
-                names = Ranges(scratch.folded, self._starts[:n], self._sizes[:n])
-                hashing_kernel.hash_words(*names, n, scratch.parts, self._hashes)
-                self._hashes[:n] ^= self._mark
-                kernel.count_names(self._hashes[:n], names, weight, self._table)
+                names = Ranges(scratch.folded, starts[:n], sizes[:n])
+                hashing_kernel.hash_words(*names, n, scratch.parts, hashes)
+                hashes[:n] ^= self._mark
+                kernel.count_names(hashes[:n], names, weight, self._table)
         scratch.trim()
 
     def table(self) -> pa.Table:
