@@ -67,6 +67,8 @@ def ingest(
         Columns copied to ``rows.parquet``.
     hash_bits, ngrams, analyzer, lowercase
         By default 18, (1, 2), ``"word"`` and True; see :class:`bigmc.ingestion.hashing.hasher.TextHasher`.
+    words_by_column : bool, optional
+        Tell apart the same word in several text columns; by default the texts of a row add up to one.
     standardize : bool, optional
         Scale dense features: ``(x - mean) / deviation``, with the mean and population standard deviation
         of the first split, computed in an additional pass, stored in the dataset and applied at prediction.

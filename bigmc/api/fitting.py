@@ -15,6 +15,7 @@ from bigmc.engine import EngineLike, Resources
 from bigmc.errors import DataError
 from bigmc.options.declare import time_limit_of
 from bigmc.options.ingest import FEATURES, IngestKeywords, IngestOptions, columns_of, given_options
+from bigmc.printable import listed
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def fit(
     memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options
-        Other options of :func:`ingest`, such as ``dense`` or ``ngrams``.
+        Other options of :func:`ingest`, such as ``dense`` or ``ngrams``. By default some thousand rows tell
+        ``analyzer``, ``ngrams``, ``hash_bits`` and, for several texts, ``words_by_column``.
 
     Returns
     -------
@@ -98,9 +100,10 @@ def fit(
         rows), ``test`` with the figures of :func:`evaluate` and
         the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
         ``value_formats`` (examples by column of numbers and dates in other formats than the usual), ``notes``
-        (what counts as missing, ids, columns that alone tell the class of all rows looked at, columns
-        that look like numbers or dates and are not read as such, on how
-        many rows boosting was trained that had no time for all, and whether the model of an earlier call had
+        (what counts as missing, whether a word is told apart in several text columns, ids, columns that
+        alone tell the class of all rows looked at, columns that look like numbers or dates and are not read
+        as such, on how many rows boosting was trained that had no time for all, and whether the model of an
+        earlier call had
         less time), ``baselines`` (the largest class, a plain
         ridge model), ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that
         were set aside), ``time_limit`` (seconds, if more might have made a better model), ``seconds`` and
@@ -154,7 +157,8 @@ def fit(
         with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
             result = Fit(data, target, splits, limits, resources.engine, progress).run()
     result["columns"] = _columns(data.features, kinds.left_out)
-    result["value_formats"], result["notes"] = _value_formats(data.features), [*kinds.notes, *result["notes"]]
+    result["value_formats"] = _value_formats(data.features)
+    result["notes"] = [*kinds.notes, *_note_on_words(data.features), *result["notes"]]
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
@@ -188,6 +192,15 @@ def _columns(features: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, 
         "left_out": left_out,
     }
     return {kind: list(names) for kind, names in kinds.items() if names}
+
+
+def _note_on_words(features: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on the words of several text columns, if there are several."""
+    if len(features.get("text", ())) < 2:
+        return []
+    apart = features["hasher"].get("by_column", False)
+    said = "words are told apart by column" if apart else "words count the same"
+    return [f"{said} in {listed(features['text'])}"]
 
 
 def _value_formats(features: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -269,7 +282,8 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources:
 
     def advice() -> Mapping[str, Any]:
         of_labels = options["label"], options.get("group"), options.get("label_separator")
-        columns = PilotColumns(columns_of(options["text"]), *of_labels)
+        by_column = options.get("words_by_column")
+        columns = PilotColumns(columns_of(options["text"]), *of_labels, by_column)
         files = IngestOptions().but(options)
         limit, seconds = resources.memory_limit, max(resources.ends - time.monotonic(), 0.0)
         pilot = choose_hashing(source, columns, files, limit, options.get("hash_bits"), seconds)

@@ -22,8 +22,7 @@ class Fit(Working, RawOptions):
     to: str = required("Model to write.")
     text: list[str] | None = option(
         None,
-        "Text column; may be repeated: the texts of a row add up to one. If no columns are given, all but "
-        "the label are used.",
+        "Text column; may be repeated. If no columns are given, all but the label are used.",
         metavar="COLUMN",
     )
     label: str | None = option(None, "Label column.", metavar="COLUMN")
@@ -72,6 +71,11 @@ class Fit(Working, RawOptions):
     analyzer: str | None = option(None, "word, char or char_wb; by default the best on a sample.")
     ngrams: tuple[int, int] | None = option(
         None, "Shortest and longest n-gram, like 1-2.", parse=parse_ngrams
+    )
+    words_by_column: bool | None = option(
+        None,
+        "Tell apart the same word in several text columns; by default whatever is better on a sample.",
+        "--words-by-column/--no-words-by-column",
     )
     hash_bits: int | None = option(
         None, "Hash to 2^BITS buckets; by default 18 or 20, fewer with little memory."

@@ -132,6 +132,11 @@ def linear_model(model: Model) -> LinearModel:
         raise ModelError("the labels of this model are sets", _CURE)
     if "map" in model.feature_spec:
         raise ModelError("the features of this model are standardised or Fourier features", _CURE)
+    if (model.feature_spec.get("hasher") or {}).get("by_column"):
+        raise ModelError(
+            "the model tells apart the same word in several columns",
+            f"{_CURE}, or fit with --no-words-by-column",
+        )
     filling = model.feature_spec.get("filling") or {"flagged": (), "deviations": ()}
     if model.feature_spec.get("one_hot") or filling["flagged"] or filling["deviations"]:
         raise ModelError("the model has one-hot columns, or marks or scales missing numbers", _CURE)

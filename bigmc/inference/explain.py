@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -16,7 +17,7 @@ from bigmc.errors import DataError
 from bigmc.inference.samples import SampleReader, by_name
 from bigmc.inference.text_scores import is_one_text
 from bigmc.ingestion.columns.features import FeatureSpec
-from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
+from bigmc.ingestion.hashing.hasher import TextHasher, features_of, hash_names, hash_strings
 from bigmc.model import LinearModel, Model, SumModel
 from bigmc.printable import listed
 from bigmc.store.shards.csr import Rows
@@ -192,13 +193,22 @@ def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[
     n_hashed = 0
     if spec.hasher is not None:
         n_hashed = spec.hasher.n_features
-        words = [pair for column in spec.text for pair in _ngrams(spec.hasher, str(row[column]))]
-        words += [(name, name) for name in (f"{column}={row[column]}" for column in spec.categorical)]
-        words += [(name, name) for name in spec.numeric]
-        indices = hash_names([ngram for _, ngram in words], spec.hasher.hash_bits)[0].tolist()
-        occurrences.update((word, index) for (word, _), index in zip(words, indices, strict=True))
+        for column in spec.text:
+            occurrences.update(_text_features(spec.hasher, column, str(row[column])))
+        names = [*(f"{column}={row[column]}" for column in spec.categorical), *spec.numeric]
+        indices = hash_names(names, spec.hasher.hash_bits)[0].tolist()
+        occurrences.update(zip(names, indices, strict=True))
     occurrences.update((name, n_hashed + i) for i, name in enumerate(spec.own_names))
     return occurrences
+
+
+def _text_features(hasher: TextHasher, column: str, text: str) -> list[tuple[str, int]]:
+    """Return pairs of a word, as :func:`_ngrams` shows it, and the feature of its n-gram."""
+    pairs = list(_ngrams(hasher, text))
+    ngrams = pa.array([ngram for _, ngram in pairs], pa.large_string())
+    indices, _ = features_of(hash_strings(ngrams) ^ hasher.mark_of(column), hasher.hash_bits)
+    prefix = f"{column}=" if hasher.by_column else ""
+    return [(prefix + word, index) for (word, _), index in zip(pairs, indices.tolist(), strict=True)]
 
 
 def _ngrams(hasher: TextHasher, text: str) -> Iterator[tuple[str, str]]:

@@ -250,6 +250,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             ngrams=hasher.ngrams,
             analyzer=hasher.analyzer,
             lowercase=hasher.lowercase,
+            words_by_column=hasher.by_column,
         )
     return options, stored
 

@@ -136,8 +136,8 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
-        analyzer = options.analyzer
-        hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase)  # type: ignore[arg-type]
+        analyzer, by_column = options.analyzer, options.words_by_column and len(text) > 1
+        hasher = TextHasher(analyzer, options.ngrams, options.hash_bits, options.lowercase, by_column)  # type: ignore[arg-type]
     one_hot = tuple(Levels(column, ()) for column in options.one_hot)  # the values are read later
     formats = ValueFormats.like(options.value_format, options.missing_text, options.odd_as_missing)
     for name in formats.odd:

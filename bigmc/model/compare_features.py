@@ -11,7 +11,7 @@ from bigmc.store.weighting import Weighting
 def comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the properties that make features the same, without nesting.
 
-    The names of text columns are not among them: the texts of a row are hashed together.
+    The names of text columns are among them only where each has words of its own.
     """
     fields: dict[str, Any] = {"n_features": n_features, "weighting": weighting_name(weighting)}
     for name, value in spec.items():
@@ -19,6 +19,8 @@ def comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -
             fields |= value
         else:
             fields[name] = bool(value) if name == "text" else value
+    if fields.pop("by_column", False):
+        fields["words_by_column"] = spec["text"]
     return fields
 
 

@@ -13,6 +13,7 @@ _HASHER: dict[str, type | tuple[type, ...]] = {
     "ngrams": list,
     "hash_bits": int,
     "lowercase": bool,
+    "by_column": bool,
 }
 _NOTHING = type(None)
 _MOST = 2**31 - 1

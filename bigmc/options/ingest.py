@@ -44,6 +44,7 @@ class IngestKeywords(TypedDict, total=False):
     ngrams: tuple[int, int] | None
     analyzer: str | None
     lowercase: bool | None
+    words_by_column: bool | None
     standardize: bool | None
     fourier: int | None
     gamma: float | None
@@ -78,7 +79,9 @@ class IngestOptions(RawOptions):
     """
 
     text: Sequence[str] = option(
-        (), "Text column; may be repeated: the texts of a row add up to one.", metavar="COLUMN"
+        (),
+        "Text column; may be repeated: the texts of a row add up to one, but with --words-by-column.",
+        metavar="COLUMN",
     )
     label: Any = option(None, "Label column; lists in it are label sets.", metavar="COLUMN", parse=str)
     label_separator: str | None = option(None, "Separator between several labels of a row.")
@@ -122,6 +125,12 @@ class IngestOptions(RawOptions):
     analyzer: str = option("word", "word, char or char_wb.", shown="word")
     lowercase: bool = option(
         True, "Lowercase texts before hashing.", "--lowercase/--no-lowercase", shown="lowercase"
+    )
+    words_by_column: bool = option(
+        False,
+        "Tell apart the same word in several text columns.",
+        "--words-by-column/--no-words-by-column",
+        shown="no-words-by-column",
     )
     standardize: bool = option(
         False, "Scale dense features: (x - mean) / standard deviation.", "--standardize"

@@ -1,4 +1,4 @@
-"""Choose the n-grams of texts on some thousand rows, before all rows are hashed.
+"""Choose how texts are hashed on some thousand rows, before all rows are: n-grams, and words by column.
 
 The best choice for thousands of rows need not be best for all: pairs of words gain more from further rows
 than characters do. Choices are tried on more and more rows and compared by extrapolating their learning
@@ -80,6 +80,7 @@ class Hashing(NamedTuple):
 
     analyzer: Analyzer
     ngrams: tuple[int, int]
+    words_by_column: bool = False
 
 
 CHOICES = (Hashing("word", (1, 1)), Hashing("word", (1, 2)))
@@ -162,7 +163,8 @@ def choose_for_texts(
         bits = int(min(bits, most_bits(memory, n_classes), most))
     length = sum(pc.mean(pc.utf8_length(column)).as_py() for column in sample.texts.columns)
     costly = length > LONG_TEXT and length * sample.texts.num_rows > FEW_CHARACTERS
-    choices = CHOICES if costly else CHOICES + CHARACTER_CHOICES
+    cuts = CHOICES if costly else CHOICES + CHARACTER_CHOICES
+    choices = [cut._replace(words_by_column=apart) for apart in _by_column(sample) for cut in cuts]
     trials = _Trials(sample, min(bits, 18), memory)
     curves: dict[Hashing, tuple[Point, ...]] = dict.fromkeys(choices, ())
     ends = time.monotonic() + PILOT_SHARE * seconds
@@ -181,6 +183,13 @@ def choose_for_texts(
             curves[choice] += (trials.trial(choice, n_tried),)
         left = _in_the_race({choice: curves[choice] for choice in left}, n_rows)
     return Pilot(best_choice({choice: curves[choice] for choice in left}, n_rows), bits, curves)
+
+
+def _by_column(sample: PilotRows) -> tuple[bool, ...]:
+    """Return what to try of telling apart the words of several columns; shared words win ties."""
+    if sample.texts.num_columns == 1:
+        return (False,)
+    return (False, True) if sample.words_by_column is None else (sample.words_by_column,)
 
 
 class _Trials:
@@ -245,7 +254,7 @@ class _Trials:
 
     def _hashed(self, choice: Hashing, chosen: NDArray[np.int64]) -> Dataset:
         """Return the chosen rows, hashed."""
-        hasher = TextHasher(choice.analyzer, choice.ngrams, self._bits)
+        hasher = TextHasher(choice.analyzer, choice.ngrams, self._bits, by_column=choice.words_by_column)
         rows = FeatureSpec(text=tuple(self._texts.schema.names), hasher=hasher).transform(
             self._texts.take(pa.array(chosen))
         )

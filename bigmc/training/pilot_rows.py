@@ -43,12 +43,15 @@ class PilotColumns(NamedTuple):
         Column of groups, which a trial never splits.
     label_separator : str or None
         Separator between several labels of a row.
+    words_by_column : bool or None
+        Whether the words of several text columns are told apart; None: whatever is better.
     """
 
     text: tuple[str, ...]
     label: str
     group: str | None = None
     label_separator: str | None = None
+    words_by_column: bool | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,11 +74,14 @@ class PilotRows(NamedTuple):
     labels : array of shape (n_rows,), or of shape (n_rows, n_classes)
         A label for each row, or which labels it has.
     groups : int64 array of shape (n_rows,) or None
+    words_by_column : bool or None
+        As in `PilotColumns`.
     """
 
     texts: pa.Table
     labels: Labels
     groups: NDArray[np.int64] | None = None
+    words_by_column: bool | None = None
 
     @property
     def n_classes(self) -> int:
@@ -112,7 +118,8 @@ def draw_pilot_rows(
     labels = _labels(table.column(columns.label).combine_chunks(), columns.label_separator)
     if labels is None or table.num_rows < FEWEST_ROWS:
         return None, n_rows
-    return PilotRows(table.select(list(text)), labels, columns.groups(table)), n_rows
+    texts = table.select(list(text))
+    return PilotRows(texts, labels, columns.groups(table), columns.words_by_column), n_rows
 
 
 def _complete(table: pa.Table, text: Sequence[str], group: str | None) -> pa.Table:

@@ -162,3 +162,24 @@ def test_label_sets_choose_characters_where_only_parts_of_words_tell(tmp_path, s
     found = choose_hashing(tmp_path / "t.parquet", columns, FileOptions(), MEMORY, None)
     assert found.hashing.analyzer == "char_wb"
     assert found.curves[found.hashing][-1].quality > 0.9 > found.curves[Hashing("word", (1, 1))][-1].quality
+
+
+@pytest.mark.parametrize("opposite", [False, True])
+def test_words_are_told_apart_where_columns_mean_other_things(opposite):
+    """Rare words of a class are in either column; or those of the body speak for the other class."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 2, 1200)
+    own = rng.integers(0, 300, (2, 1200)) * 2 + np.array([labels, labels ^ opposite])
+    texts = pa.table({name: [f"word{k} the" for k in row] for name, row in zip("ab", own, strict=True)})
+    for given in (None, True, False):
+        found = choose_for_texts(PilotRows(texts, labels, words_by_column=given), 1200, MEMORY)
+        tried = {choice.words_by_column for choice in found.curves}
+        assert tried == ({False, True} if given is None else {given})
+        if given is None:
+            assert found.hashing.words_by_column == opposite
+
+
+def test_of_one_text_column_nothing_else_is_tried():
+    texts = pa.table({"a": ["one two", "three"] * 50})
+    found = choose_for_texts(PilotRows(texts, np.array(["x", "y"] * 50)), 100, MEMORY)
+    assert {choice.words_by_column for choice in found.curves} == {False}

@@ -45,7 +45,8 @@ class FeatureSpec:
     Attributes
     ----------
     text : tuple of str
-        Text columns, hashed into ``2**hash_bits`` buckets; the texts of a row add up.
+        Text columns, hashed into ``2**hash_bits`` buckets; the texts of a row add up, unless the hasher is
+        ``by_column``.
     categorical : tuple of str
         Columns hashed as ``name=value``, into the same buckets, as scikit-learn's ``FeatureHasher``.
     numeric : tuple of str
@@ -290,10 +291,10 @@ class FeatureSpec:
             columns |= {name: category_texts(columns[name]) for name in with_null}
         return [categories_of(column, name, earlier.get(name)) for name, column in columns.items()]
 
-    def texts(self, table: pa.RecordBatch) -> list[pa.Array]:
-        """Return the text columns of a batch without bad rows."""
-        columns = [plain_text(table.column(name)) for name in self.text]
-        return [column.fill_null("") for column in columns] if self.fills else columns
+    def texts(self, table: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Return the text columns of a batch without bad rows, by name."""
+        columns = {name: plain_text(table.column(name)) for name in self.text}
+        return {name: texts.fill_null("") for name, texts in columns.items()} if self.fills else columns
 
     def transform(
         self,
@@ -326,7 +327,7 @@ class FeatureSpec:
         dense = np.hstack(own) if len(own) > 1 else dense
         if self.hasher is None:
             return self.mapped(dense)
-        pieces = [self.hasher.transform(texts) for texts in self.texts(table)]
+        pieces = [self.hasher.transform(texts, name) for name, texts in self.texts(table).items()]
         bits = self.hasher.hash_bits
         if self.categorical:
             columns = self.categories(table) if categories is None else categories

@@ -35,6 +35,7 @@ WHOLE_BYTES = 1 << 20  # bytes of text of a part that are counted completely
 SAMPLE_ONE_IN = 8  # of the documents after that
 NAME_BYTES = 40  # a longer name is cut and ends in an ellipsis
 _ELLIPSIS = "…".encode()
+LEAST_CAPACITY = kernel.WAYS
 LIST_LENGTH = 1 << 13  # n-grams listed before they are counted
 _MOST_BYTES = 1 << 32  # of the names of a batch of categories
 _MERGED_BYTES = 16 << 20  # of tables merged at once, where the result may have four times as many
@@ -54,12 +55,16 @@ class NameCounter:
         How the texts are hashed.
     capacity : int
         Names kept, a power of two of at least 8; 64 bytes each.
+    column : str
+        Name of the texts' column. If the hasher is ``by_column``, names begin with it: ``column=word``.
     """
 
-    def __init__(self, hasher: TextHasher, capacity: int = 1 << 16) -> None:
-        if capacity < kernel.WAYS or capacity & (capacity - 1):
-            raise DataError(f"capacity {capacity} is not a power of two", f"choose {kernel.WAYS} or more")
+    def __init__(self, hasher: TextHasher, capacity: int = 1 << 16, column: str = "") -> None:
+        if capacity < LEAST_CAPACITY or capacity & (capacity - 1):
+            raise DataError(f"capacity {capacity} is not a power of two", f"choose {LEAST_CAPACITY} or more")
         self.hasher = hasher
+        self._mark = hasher.mark_of(column)
+        self._prefix = f"{column}=" if hasher.by_column else ""
         self._table = NameTable(
             np.zeros(capacity, np.uint32),
             np.zeros(capacity, np.int64),
@@ -67,9 +72,6 @@ class NameCounter:
             np.zeros(capacity, np.uint32),
             np.zeros((capacity, NAME_BYTES), np.uint8),
         )
-        self._hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
-        self._starts = np.empty(LIST_LENGTH, np.uint32)
-        self._sizes = np.empty(LIST_LENGTH, np.uint32)
         self._n_documents = 0
         self._n_bytes = 0
 
@@ -102,15 +104,19 @@ class NameCounter:
 
     def _count(self, texts: pa.Array | pa.ChunkedArray, weight: int) -> None:
         ngrams = NGrams(ANALYZERS[self.hasher.analyzer], *self.hasher.ngrams)
+        # Not kept: there may be a counter for each of many columns.
+        hashes = np.empty(LIST_LENGTH + hashing_kernel.WIDTH, np.uint32)
+        starts, sizes = np.empty((2, LIST_LENGTH), np.uint32)
         for _, n_rows in self.hasher.fold(texts):
             place = np.array([0, ngrams.n_min, 0], np.int64)
             while place[0] < n_rows:
                 n = spelling.spell_rows(
-                    place, n_rows, scratch.documents, ngrams, scratch.reach, self._starts, self._sizes
+                    place, n_rows, scratch.documents, ngrams, scratch.reach, starts, sizes
                 )
-                names = Ranges(scratch.folded, self._starts[:n], self._sizes[:n])
-                hashing_kernel.hash_words(*names, n, scratch.parts, self._hashes)
-                kernel.count_names(self._hashes[:n], names, weight, self._table)
+                names = Ranges(scratch.folded, starts[:n], sizes[:n])
+                hashing_kernel.hash_words(*names, n, scratch.parts, hashes)
+                hashes[:n] ^= self._mark
+                kernel.count_names(hashes[:n], names, weight, self._table)
         scratch.trim()
 
     def table(self) -> pa.Table:
@@ -128,7 +134,10 @@ class NameCounter:
         """Names seen, like `table` but unsorted: `merge_names` sorts them anyway."""
         slots = np.flatnonzero(self._table.seen)
         buckets, signs = features_of(self._table.keys[slots], self.hasher.hash_bits)
-        columns = [buckets, self._spelled(slots), signs, self._table.seen[slots]]
+        names = self._spelled(slots)
+        if self._prefix:
+            names = pc.binary_join_element_wise(pa.scalar(self._prefix), names, pa.scalar(""))
+        columns = [buckets, names, signs, self._table.seen[slots]]
         return pa.table([pa.array(column) for column in columns], schema=SCHEMA)
 
     def _spelled(self, slots: NDArray[np.intp]) -> pa.Array:

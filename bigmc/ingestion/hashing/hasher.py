@@ -5,6 +5,9 @@ in every index and every value, explicit zeros (two features of opposite sign in
 `hash_names` equals ``FeatureHasher``. The kernels of `bigmc.kernels.hashing` read the
 buffers of Arrow arrays, without a Python object per document.
 
+Words of several columns can be told apart, which scikit-learn does with a vectorizer for each: their hashes
+are XORed with the hash of the column's name.
+
 References
 ----------
 Weinberger, Dasgupta, Langford, Smola, Attenberg: Feature hashing for large scale multitask learning, ICML
@@ -44,6 +47,7 @@ from bigmc.store.shards.csr import Rows
 Analyzer = Literal["word", "char", "char_wb"]
 
 ANALYZERS: dict[str, int] = {"word": folding.WORD, "char": folding.CHAR, "char_wb": folding.CHAR_WB}
+NO_MARK = np.uint32(0)
 MAX_HASH_BITS = 30  # scikit-learn allows at most 2**31 - 1 features, so 2**30 is its widest power of two
 
 
@@ -80,12 +84,15 @@ class TextHasher:
         ``2**hash_bits`` features, 1 to 30.
     lowercase : bool
         Lower-case the text first, as `str.lower` does.
+    by_column : bool
+        The same word is another feature in every column: its hash is XORed with that of the column's name.
     """
 
     analyzer: Analyzer = "word"
     ngrams: tuple[int, int] = (1, 2)
     hash_bits: int = 18
     lowercase: bool = True
+    by_column: bool = False
 
     def __post_init__(self) -> None:
         if self.analyzer not in ANALYZERS:
@@ -104,6 +111,8 @@ class TextHasher:
         if not isinstance(self.lowercase, bool | np.bool_):
             raise DataError(f"lowercase {self.lowercase!r} is not a bool", "choose True or False")
         object.__setattr__(self, "lowercase", bool(self.lowercase))
+        if not isinstance(self.by_column, bool):
+            raise DataError(f"by_column {self.by_column!r} is not a bool", "choose True or False")
 
     @property
     def n_features(self) -> int:
@@ -112,7 +121,10 @@ class TextHasher:
 
     def to_dict(self) -> Mapping[str, Any]:
         """Parameters as JSON takes them."""
-        return {**asdict(self), "ngrams": list(self.ngrams)}
+        parameters = {**asdict(self), "ngrams": list(self.ngrams)}
+        if not self.by_column:
+            parameters.pop("by_column")  # as before there was a choice
+        return parameters
 
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> TextHasher:
@@ -123,6 +135,12 @@ class TextHasher:
                 f"text hashing has no parameter {unknown[0]!r}", "install the version of bigmc that wrote it"
             )
         return cls(**parameters)
+
+    def mark_of(self, column: str) -> np.uint32:
+        """Return what the hashes of a column's n-grams are XORed with: 0 if all columns share theirs."""
+        if not self.by_column:
+            return NO_MARK
+        return np.uint32(hash_strings(pa.array([column], pa.large_string()))[0])
 
     def fold(
         self, texts: pa.Array | pa.ChunkedArray, use: WordUse = WordUse.JOIN
@@ -176,7 +194,7 @@ class TextHasher:
                     row = first_broken(offsets, text, row)
                     raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
 
-    def transform(self, texts: pa.Array | pa.ChunkedArray) -> Rows:
+    def transform(self, texts: pa.Array | pa.ChunkedArray, column: str = "") -> Rows:
         """Hash documents; thread-safe.
 
         `DataError` for a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
@@ -185,6 +203,8 @@ class TextHasher:
         ----------
         texts : pyarrow Array or ChunkedArray of strings
             One document per row.
+        column : str
+            Name of their column, which matters if the hasher is `by_column`.
 
         Returns
         -------
@@ -192,21 +212,23 @@ class TextHasher:
             Signed counts, int16 if all of this batch fit, else int32.
         """
         rows = RowBuilder(len(texts), self.hash_bits)
-        self.hash_into(rows, texts)
+        self.hash_into(rows, texts, self.mark_of(column))
         result = rows.finish()
         scratch.trim()
         return result
 
-    def hash_into(self, sink: HashSink, texts: pa.Array | pa.ChunkedArray) -> None:
-        """Hash the n-grams of documents, as for `transform`, and pass them to `sink`."""
+    def hash_into(self, sink: HashSink, texts: pa.Array | pa.ChunkedArray, mark: np.uint32 = NO_MARK) -> None:
+        """Hash the n-grams of documents, as for `transform`, and pass them, XORed with `mark`, to `sink`."""
         single = self.analyzer == "word" and self.ngrams[1] == 1
         for _, n_rows in self.fold(texts, WordUse.HASH if single else WordUse.JOIN):
             if single:
+                if mark:
+                    scratch.hashes[: scratch.units[n_rows]] ^= mark
                 sink.add(scratch.units[: n_rows + 1], scratch.hashes, scratch.ones(len(scratch.hashes)))
             else:
-                self._add_ngrams(n_rows, sink)
+                self._add_ngrams(n_rows, sink, mark)
 
-    def _add_ngrams(self, n_rows: int, sink: HashSink) -> None:
+    def _add_ngrams(self, n_rows: int, sink: HashSink, mark: np.uint32) -> None:
         """Hash and count the n-grams of the folded documents."""
         place = np.zeros(3, np.int64)
         counted = NGrams(ANALYZERS[self.analyzer], *self.ngrams)
@@ -217,6 +239,8 @@ class TextHasher:
             n_hashes = ngrams_kernel.hash_ngrams(
                 place, n_rows, scratch.documents, counted, work, scratch.offsets, listed
             )
+            if mark:
+                scratch.hashes[:n_hashes] ^= mark
             n_done = place[0] - row
             if not inside:
                 sink.add(scratch.offsets[: n_done + 1], scratch.hashes, scratch.times)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.engine.processes import trim_if_full
-from bigmc.ingestion.columns.features import Samples
+from bigmc.ingestion.columns.features import FeatureSpec, Samples
 from bigmc.ingestion.columns.labels import (
     MISSING,
     MISSING_IN_SET,
@@ -28,7 +28,7 @@ from bigmc.ingestion.columns.labels import (
 from bigmc.ingestion.columns.number_columns import Numbers
 from bigmc.ingestion.columns.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.hashing.categories import Categories
-from bigmc.ingestion.hashing.feature_names import NameCounter
+from bigmc.ingestion.hashing.feature_names import LEAST_CAPACITY, NameCounter
 from bigmc.ingestion.memory import PIECES_OF_CATEGORIES, Shares
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
 from bigmc.ingestion.readers.base import keep_matrix
@@ -96,12 +96,7 @@ class PartWriter:
         self._labels = LabelCoder(shares.label_bytes)
         self._rejects: list[Reject] = []
         self._categories: list[Categories] = []  # of the batch read last, whose values may come again
-        hasher = recipe.features.hasher
-        self._names = (
-            NameCounter(hasher, shares.name_capacity)
-            if hasher is not None and recipe.features.named and shares.name_capacity
-            else None
-        )
+        self._names = _name_counters(recipe.features, shares.name_capacity)
 
     def moments(self) -> Moments:
         """Return the moments of the dense features of the first split, writing nothing."""
@@ -150,7 +145,7 @@ class PartWriter:
             helpers = crew.helpers
             if helpers is None:
                 self._count_names(ready)
-            elif self._names is not None:
+            elif self._names:
                 names = helpers.submit(self._count_names, ready)
             for split, some, table in self._pieces(batch, ready.samples):
                 if writer.add(split, some, table):
@@ -184,13 +179,14 @@ class PartWriter:
 
     def _count_names(self, ready: _Ready) -> None:
         """Count the names of hashed features."""
-        if self._names is None:
+        if not self._names:
             return
-        for texts in self._recipe.features.texts(ready.batch.table):
-            self._names.update(texts)
+        for column, texts in self._recipe.features.texts(ready.batch.table).items():
+            self._names[column].update(texts)
         for start, stop in _ranges(ready.batch, ready.batch.row):
-            for categories in ready.categories:
-                self._names.update_categories(categories._replace(codes=categories.codes[start:stop]))
+            for column, categories in zip(self._recipe.features.categorical, ready.categories, strict=True):
+                few = categories._replace(codes=categories.codes[start:stop])
+                self._names[column].update_categories(few)
 
     def _set_bad_aside(self, batch: Batch, numbers: Numbers) -> tuple[Batch, list[Reject]]:
         """Return the batch without rows whose label or features cannot be used, and these rows."""
@@ -254,9 +250,10 @@ class PartWriter:
         return assign_splits(unit_interval(hashes), recipe.splits), hashes
 
     def _commit(self, receipt: PartReceipt) -> None:
-        if self._names is not None:
-            with replacing(self._aside / NAMES) as file:
-                table = self._names.unsorted_table()  # read once and deleted: packed quickly
+        if self._names:
+            counters = dict.fromkeys(self._names.values())
+            with replacing(self._aside / NAMES) as file:  # read once and deleted: packed quickly
+                table = pa.concat_tables([counter.unsorted_table() for counter in counters])
                 pq.write_table(table, file, compression="lz4", use_dictionary=False)
         if self._rejects:
             with replacing(self._aside / REJECTS) as file:
@@ -271,6 +268,22 @@ class PartWriter:
                 raise
             disk.clear(self._aside)  # another one has written the same
         disk.sync(self._folder.parent)
+
+
+def _name_counters(features: FeatureSpec, capacity: int) -> dict[str, NameCounter]:
+    """Return what counts the names of each column, in all at most `capacity`; nothing if none are counted."""
+    hasher, columns = features.hasher, (*features.text, *features.categorical)
+    if hasher is None or not columns or not capacity:
+        return {}
+    if not hasher.by_column:
+        return dict.fromkeys(columns, NameCounter(hasher, capacity))
+    n_counters = len(features.text) + bool(features.categorical)
+    share = max(LEAST_CAPACITY, 1 << (capacity // n_counters).bit_length() - 1)
+    counters = {column: NameCounter(hasher, share, column) for column in features.text}
+    if features.categorical:
+        plain = replace(hasher, by_column=False)
+        counters |= dict.fromkeys(features.categorical, NameCounter(plain, share))
+    return counters
 
 
 def _ranges(batch: Batch, row: NDArray[np.int64]) -> list[tuple[int, int]]:
