@@ -379,8 +379,8 @@ def test_samples_held_out_make_probabilities(max_depth, tmp_path):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_auto_takes_the_c_that_errs_least_on_samples_held_out():
     rng = np.random.default_rng(0)
-    y = rng.integers(3, size=600)
-    X = rng.normal(size=(600, 5)) + 1.2 * np.eye(3, 5)[y]  # classes overlap: little C is better
+    y = rng.integers(3, size=2000)
+    X = rng.normal(size=(2000, 5)) + 1.2 * np.eye(3, 5)[y]  # classes overlap: little C is better
     found = MultiBoostClassifier(max_depth=1, C="auto", n_rounds=12).fit(X, y)
     errors = []
     for C in GRID:
