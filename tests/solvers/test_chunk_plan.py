@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from sparse_runs import run_of
 
 from bigmc.budget import MemoryLimitError
 from bigmc.solvers.sparse.chunks.plan import plan_chunks
 from bigmc.solvers.sparse.memory_plan import Size
+from bigmc.store.dataset import Dataset
 
 #: Little data, but all of it in one shard of many rows: a worker of a pass takes the most.
 ONE_SHARD = Size(
@@ -79,3 +82,26 @@ def test_a_dual_point_fits_beside_a_chunk_and_weights_and_gradients_of_all_candi
         # weights, linear terms, these with a ridge, what they are made of, and a copy of weights for scores
         own = 5 * 8 * plan.width * moved
         assert plan.chunk_bytes + weights + gradients + own <= plan.free_bytes
+
+
+#: Rows of 20 numbers and words in 2^18 buckets, 15 classes, log loss.
+MIXED = Size(
+    n_samples=400_000, n_features=1 << 18, n_classes=15, nnz=36_700_000, n_shards=7, width=16, itemsize=4,
+    tol=1e-3, largest_shard=6_000_000, n_kept=14, n_beside=16,
+)  # fmt: skip
+
+
+def test_centred_columns_take_memory_of_chunks_but_none_of_passes():
+    """Passes read columns as they are; with what 16 centred ones take a shard was cut into four parts."""
+    sizes = [replace(MIXED, n_frequent=n) for n in (0, 16)]
+    plain, centred = (plan_chunks(48_000_000, 2, 60_000, size) for size in sizes)
+    assert plain.shard_parts == centred.shard_parts == 1
+    assert centred.worker_bytes == plain.worker_bytes
+    assert centred.n_chunks(8_000_000, 60) > 1.3 * plain.n_chunks(8_000_000, 60)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_columns_are_centred_beside_an_intercept_only(fit_intercept):
+    dataset = Dataset.from_arrays(np.eye(40)[:, :4] + 1.0, np.arange(40) % 3)
+    run = run_of(dataset, alpha=0.1, memory_limit=64_000_000, fit_intercept=fit_intercept)
+    assert run.size == replace(run.task.size(1e-3), n_frequent=4 if fit_intercept else 0)

@@ -86,7 +86,8 @@ class Size:
     largest_shard : int
         Entries of the largest shard.
     n_frequent : int
-        Features that nearly all samples have, see `bigmc.solvers.sparse.steps.chunk_parts`.
+        Features that nearly all samples have, whose columns chunks centre beside an intercept, see
+        `bigmc.solvers.sparse.steps.chunk_parts`.
     n_kept : int
         Classes whose gradients say what those of all are, see `bigmc.objectives.losses.Loss.n_kept`; 0: all.
     n_beside : int

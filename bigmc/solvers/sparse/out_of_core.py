@@ -65,7 +65,7 @@ def chunk_plan(run: SparseRun, chunk_bytes: int | None) -> ChunkPlan:
         If the limit cannot work.
     """
     n_threads = run.context.local_engine.n_threads
-    plan = plan_chunks(run.limits.memory, n_threads, run.shard_rows, run.task.size(run.limits.tol))
+    plan = plan_chunks(run.limits.memory, n_threads, run.shard_rows, run.size)
     return plan if chunk_bytes is None else replace(plan, chunk_bytes=chunk_bytes)
 
 
@@ -151,7 +151,7 @@ def _plan_sample(run: SparseRun) -> SamplePlan | None:
     """
     n_used = int(np.count_nonzero(run.task.dataset.column_nnz()))
     n_workers = run.context.engine.n_threads
-    size = run.task.size(run.limits.tol)
+    size = run.size
     plan = plan_sample(run.limits.memory, n_workers, n_used, run.shard_rows, size)
     if plan is None:
         return None

@@ -178,6 +178,12 @@ class SparseRun:
         return np.dtype(np.float32 if self.limits.tol >= SINGLE_PRECISION_TOL else np.float64)
 
     @property
+    def size(self) -> Size:
+        """What a plan of memory must know of it: columns are centred beside an intercept only."""
+        size = self.task.size(self.limits.tol)
+        return size if self.descent.fit_intercept else replace(size, n_frequent=0)
+
+    @property
     def shard_rows(self) -> int:
         """Rows of the largest shard."""
         return max(shard.n_rows for shard in self.task.dataset.shards)

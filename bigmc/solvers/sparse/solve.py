@@ -212,7 +212,7 @@ def _plan(run: SparseRun) -> SolverPlan | None:
     MemoryLimitError
         If the limit cannot work; the message names the least that does.
     """
-    size, limit = run.task.size(run.limits.tol), run.limits.memory
+    size, limit = run.size, run.limits.memory
 
     def plan(limit: int) -> SolverPlan | None:
         try:

@@ -282,8 +282,8 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         If the limit is too small, with every item.
     """
     score = 8 if size.tol < SINGLE_PRECISION_TOL else 4
-    row = score * size.width + 4 * size.most_labels + 24 + bytes_of_centred(size.n_frequent)
-    in_chunk = row + score * size.n_beside
+    row = score * size.width + 4 * size.most_labels + 24
+    in_chunk = row + bytes_of_centred(size.n_frequent) + score * size.n_beside
     entry_bytes = size.entry_bytes
     small = size.nnz <= 1 << 20
     items = [
