@@ -15,6 +15,7 @@ from bigmc.solvers.sparse.chunks.evaluation import distance, evaluate_by_columns
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
+from bigmc.store.dataset import Dataset
 
 N_CLASSES, N_CHUNKS = 4, 4
 ALPHAS = {"squared_hinge": 5e-2, "log_loss": 1e-2}
@@ -122,3 +123,24 @@ def test_features_that_a_pass_writes_get_the_gradients_of_the_weights(loss, fit_
     assert found.written.tolist() == FURTHER.tolist()
     assert again.gradient.shape == (30 + len(FURTHER), task.width)
     np.testing.assert_allclose(again.gradient, expected.gradient, atol=1e-12)
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_the_first_candidates_are_named_by_all_shards_where_these_differ(is_sorted):
+    """Their norms add up to bounds of those of all. Else one of ten shards tells, and some are too small."""
+    X, y, _ = made(N_CLASSES)
+    order = np.argsort(y, kind="stable") if is_sorted else np.arange(N_ROWS)
+    dataset = Dataset.from_arrays(X[order], y[order], shard_rows=N_ROWS // 10)
+    task = task_of(dataset, "squared_hinge", 1e-2)
+    spill = Spill(dataset, None, N_CHUNKS, 0, None, exact_rows(dataset))
+    try:
+        zero = Coefficients.zeros(task.width), np.zeros(N_CLASSES)
+        point, before = evaluate_by_columns(task, spill, *zero), spill.n_bytes
+        found = Certifier(task, PLAN).estimate(spill, point)
+        n_bytes = spill.n_bytes - before
+    finally:
+        spill.close()
+    weights = np.zeros((N_FEATURES, N_CLASSES)), np.zeros(N_CLASSES), np.ones(N_ROWS)
+    gradient = loss_and_gradient("squared_hinge", X.toarray(), y, *weights)[1]
+    assert (found >= (1 - 1e-5) * np.linalg.norm(gradient, axis=1)).all() == is_sorted
+    assert (n_bytes > 0.9 * dataset.decoded_bytes) == is_sorted

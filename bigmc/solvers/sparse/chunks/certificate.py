@@ -30,6 +30,7 @@ from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms
 from bigmc.solvers.sparse.scratch.shard_blocks import Watch
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
+from bigmc.store.shard_classes import classes_differ
 
 #: One of so many shards, at least one, says which features are likely to need weights.
 _ONE_OF = 8
@@ -162,9 +163,13 @@ class Certifier:
         return sums, written
 
     def estimate(self, spill: Spill, point: Evaluated) -> NDArray[np.float32]:
-        """Return estimates of the norms of all gradients by some of the shards, of shape (n_features,)."""
-        some, others = self._shards
-        share = len(some) / (len(some) + len(others))
+        """Return estimates of the norms of all gradients by some of the shards, of shape (n_features,).
+
+        Where the classes of the shards differ, some do not speak for the others: all are read.
+        """
+        n_shards = self._task.dataset.n_shards
+        some = np.arange(n_shards) if classes_differ(self._task.dataset) else self._shards[0]
+        share = len(some) / n_shards
         every = max(1, min(self._plan.shard_parts, round(share * _ONE_OF)))
         nothing = np.empty(0, np.int64)
         request = replace(self._request(nothing, (), nothing), every=every)

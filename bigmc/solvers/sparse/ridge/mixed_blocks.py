@@ -8,19 +8,14 @@ every shard are in memory at a time.
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
-
-import numpy as np
 
 from bigmc.kernels.linear.simd import padded_classes
 from bigmc.solvers.sparse.ridge.block_plan import MOST_PARTS, BlockPlan, bytes_to_turn
 from bigmc.solvers.sparse.ridge.block_reader import RowBlock, entry_in_row_order
 from bigmc.store.dataset import Dataset
+from bigmc.store.shard_classes import classes_differ
 
-#: Share of the samples that would have to change their class for all shards to be alike, above which they are
-#: mixed; beside what chance makes of it, for as many classes and samples.
-_DIFFERENT = 0.1
 #: Smallest samples of a part on average, and what parts may exceed their share of the entries by.
 _FEWEST_ROWS, _MARGIN = 64, 1.25
 #: Bytes of what is known of a part: where it is among the samples, and in the scratch file.
@@ -42,19 +37,6 @@ def mixed(plan: BlockPlan, dataset: Dataset) -> BlockPlan:
         blocks += [RowBlock([s], lo + k, hi, n_groups) for s, (lo, hi) in spans if lo + k < hi]
         cuts.append(len(blocks))
     return plan._replace(blocks=blocks, cuts=tuple(cuts), turned_bytes=turned_bytes)
-
-
-def classes_differ(dataset: Dataset) -> bool:
-    """Return whether the classes of the shards differ by more than chance."""
-    every = dataset.class_counts()
-    shares, change, chance = every / max(every.sum(), 1), 0.0, 0.0
-    for s in range(dataset.n_shards):
-        counts = dataset.part([s]).class_counts()
-        n = max(int(counts.sum()), 1)
-        change += 0.5 * float(np.abs(counts - n * shares).sum())
-        # mean absolute deviation of counts that are about normally distributed
-        chance += 0.5 * float(np.sqrt(2.0 / math.pi * n * shares * (1.0 - shares)).sum())
-    return bool(change > chance + _DIFFERENT * every.sum())
 
 
 def _n_groups(plan: BlockPlan, dataset: Dataset) -> int:
