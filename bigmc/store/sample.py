@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,13 @@ def draw_groups(
         return drawn & (shares < largest) if share < 1 else drawn
 
     return _in_memory(dataset, [np.flatnonzero(taken(shard)) for shard in dataset.shards], engine)
+
+
+def take_rows(dataset: Dataset, places: NDArray[np.int64], engine: Engine) -> Dataset:
+    """Return the samples at some places, which increase, in memory."""
+    ends = np.searchsorted(places, dataset.base)
+    chosen = [places[i:j] - lo for lo, (i, j) in zip(dataset.base[:-1], pairwise(ends), strict=True)]
+    return _in_memory(dataset, chosen, engine)[0]
 
 
 def holdout_keys(dataset: Dataset) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
 from bigmc.training.boosting_rounds import COLUMN_SHARE, LEAST_NOISE, ROUNDS, Boosting, Ladder, TakesTooLong
 from bigmc.training.search import Search
+from bigmc.training.sums import add_up
 from bigmc.training.trials import Trial, is_mixed, is_table
 
 DEPTHS = (4, 2)
@@ -75,20 +76,25 @@ SLOWER = 0.1
 OUTDONE, SOON_OUTDONE = 2.0, 4.0
 """Ratio of errors, and of log loss, to those of the first linear model above which no further rounds are
 tried; and above which no more than the first are, nor another depth."""
-BEHIND = 1.0
-"""Excess of the log loss over that of the first linear model above which no more than the first rounds are
-tried either: with a hundred classes no ratio of errors tells. Chosen on 10,000 rows of a synthetic embedding:
-a linear model was right about .66 of the held-out rows, with a log loss of 1.25, and boosting about .34, with
-2.74, after 12 rounds; of all that was tried up to 25 rounds the best was .44, with 2.23. Judged on images of
-glyphs, where boosting wins: its log loss was smaller after 12 rounds already."""
-PROBED_WORK = 5_000_000
-"""Product of non-zeros and classes above which one fold of several, or shallow trees of some columns,
-tell first whether boosting is that far behind: a round then takes seconds."""
+PROBED_WORK = 1_000_000
+"""Product of non-zeros and classes above which few rounds of one small model tell first whether boosting can
+help: everything else took 43 seconds on 2,500 rows of 64 columns and 20 classes."""
+WORTH_ADDING = 0.015
+"""Relative decrease of the log loss of the best linear model, by adding that small boosted one, below which
+no other is tried, if it errs more often alone; it must be clear, too (`Sum.is_worth_it`). It was at most .005
+on five made embeddings, Gaussian around the centres of 10 to 100 classes; on two of them all else was tried
+too, and brought at most .005. It was .02 and .03 on 80 and 100 numbers made of texts, and .09 and .34 on two
+tables where the best was a sum."""
+CLEARLY = 2.0
+"""Standard errors of a quality by which a linear model must be ahead of that small one. Where neither learns
+anything, as of a parity, more trees may."""
 FAR_BETTER = 0.1
 """Relative decrease of the log loss on one fold by which models of all columns and of many bins are preferred
 to averaged ones: labels that change at exact values of several columns, as in a parity."""
 FAR_WORSE = 0.05
 """Relative increase of the log loss on one fold above which another depth is not tried on other folds."""
+
+_SMALL_SUM = "small-sum.json"
 
 
 def share_for_boosting(dataset: Dataset, memory: int) -> float:
@@ -116,7 +122,8 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting 
     """Return the best settings tried; None if there are none to train further.
 
     Without time there is one trial, and no other begins when it is over; there is none if it ends long before
-    the first. Nor is there one where the first fold of several shows that a linear model is far ahead.
+    the first. Where rows, columns or classes are many, there is one small model before, which tells whether
+    boosting can help.
 
     Parameters
     ----------
@@ -130,24 +137,39 @@ def choose_boosting(search: Search, dataset: Dataset, folder: Path) -> Boosting 
     linear = search.trial_of(search.first)
     try:
         ladders = [Ladder(search, folder, _of_depth(depth, search, dataset)) for depth in _depths(dataset)]
-        shallow, rows = ladders[-1], search.validation.sample
-        if rows.nnz * rows.n_classes > PROBED_WORK:
-            if shallow.cross_validates and _is_hopeless(ladders[0].probed, linear):
-                return None
-            if _may_need_all(shallow) and _is_hopeless(shallow.start.trial, linear):
-                return shallow.start
+        rows = search.validation.sample
+        if rows.nnz * rows.n_classes > PROBED_WORK and _adds_nothing(ladders[0], search, folder):
+            return None
         ladder, *others = _of_needed_columns(ladders)
         start = ladder.start
     except TakesTooLong:
         search.lacked_time = True
         return None
-    if _is_hopeless(start.trial, linear):
+    if _is_outdone(start.trial, linear, SOON_OUTDONE):
         return start
     try:
         return _best_of(ladder, others, linear)
     except TakesTooLong:
         search.lacked_time = True
         return start
+
+
+def _adds_nothing(ladder: Ladder, search: Search, folder: Path) -> bool:
+    """Return whether few rounds of one small model promise no gain, neither alone nor in a sum.
+
+    Linear models are searched first if it errs more often than the first of them: the search would do so
+    later. Only the best of them tells what boosting adds, since ridges and losses may halve the log loss.
+    """
+    small = ladder.with_changes(n_models=1, pool=POOL, max_bins=FEW_BINS).glimpse
+    if small.trial.quality >= search.trial_of(search.first).quality:
+        return False
+    best = search.run().best
+    if best.quality - small.trial.quality <= CLEARLY * search.error(best):
+        return False
+    summed = add_up(search, best, small, folder / _SMALL_SUM)
+    if summed is None or not summed.is_worth_it:
+        return True
+    return summed.trial.log_loss > (1.0 - WORTH_ADDING) * best.log_loss
 
 
 def _may_need_all(ladder: Ladder) -> bool:
@@ -261,12 +283,6 @@ def _least_frequency(dataset: Dataset) -> float:
     if is_mixed(dataset):
         return MIN_FREQUENCY
     return min(RARE, FEWEST_ROWS / dataset.n_samples) if dataset.features.get("one_hot") else 0.0
-
-
-def _is_hopeless(boosted: Trial, linear: Trial) -> bool:
-    """Return whether the first rounds of boosting are so far behind a linear model that no others matter."""
-    behind = boosted.quality < linear.quality and boosted.log_loss > BEHIND + linear.log_loss
-    return behind or _is_outdone(boosted, linear, SOON_OUTDONE)
 
 
 def _is_outdone(boosted: Trial, linear: Trial, ratio: float) -> bool:

@@ -45,7 +45,7 @@ from bigmc.training.trials import Course, Size, better
 from bigmc.training.unseen_rows import UnseenRows
 from bigmc.training.winner import Splits, Winner
 
-ASKED, RESULT, SCALES = "asked.json", "result.json", "scales.json"
+ASKED, RESULT, SCALES, SUM = "asked.json", "result.json", "scales.json", "sum.json"
 _CLASSES_CURE = "if the label is a number to be estimated, make classes of its ranges first"
 INTERVAL_Z = 1.959964
 """Quantile of the normal distribution for intervals of 95 %."""
@@ -116,7 +116,7 @@ class Fit:
             rival = choose_boosting(search, self._data, self._folder) if self._boosts() else None
             without = _without_boosting(search) if rival is None and self._boosts() else []
             course = search.run(None if rival is None else rival.trial.quality)
-            summed = None if rival is None else add_up(search, course, rival, self._folder)
+            summed = None if rival is None else add_up(search, course.best, rival, self._folder / SUM)
             course = course._replace(sizes=search.sizes(course.best.candidate))
             if course.sizes:
                 self._models.searched = search.validation.duals(course.best.candidate)
@@ -309,7 +309,7 @@ def _without_boosting(search: Search) -> list[str]:
     """Return why boosting was given up."""
     if search.lacked_time:
         return ["there was no time for boosting"]
-    return ["boosting was given up: on the first rows held out it erred far more often than a linear model"]
+    return ["boosting was given up: few rounds brought nothing on held-out rows that a linear model lacked"]
 
 
 def _refuse_numbers(rows: Dataset) -> None:

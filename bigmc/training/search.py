@@ -106,7 +106,7 @@ class Search:
         try:
             best = self.trial_of(self.first)
             if rival is not None and 1.0 - best.quality >= FAR_BEHIND * (1.0 - rival):
-                return self._course(best, "no linear model comes near to boosting")
+                return self._course(self._best(), "no linear model comes near to boosting")
             for stage in (self._weighting, self._ridge, self._close_weightings, self._loss, self._penalty):
                 best = stage(best)
         except _TimeIsOver:
@@ -161,12 +161,12 @@ class Search:
         if best.candidate.ridge == self.first.ridge or best.candidate.weighting not in at_first:
             return best
         found, leader = best, at_first.pop(best.candidate.weighting)
-        least = leader.quality - self._error(leader)
+        least = leader.quality - self.error(leader)
         for name in (name for name, trial in at_first.items() if trial.quality >= least):
             found = self.better(found, self.trial_of(replace(best.candidate, weighting=name), best))
         return found if found is best else self._ridge(found)
 
-    def _error(self, trial: Trial) -> float:
+    def error(self, trial: Trial) -> float:
         """Return the standard error of a quality."""
         return math.sqrt(trial.quality * (1.0 - trial.quality) / self.validation.n_held_out)
 
@@ -176,7 +176,7 @@ class Search:
         ridge = self._first_logistic_ridge(best)
         start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=ridge))
         hopeless = start.log_loss > (1.0 + HOPELESS) * best.log_loss
-        if hopeless and start.quality <= best.quality + self._error(best):
+        if hopeless and start.quality <= best.quality + self.error(best):
             return best
         return self.better(best, self._ridge(start))
 

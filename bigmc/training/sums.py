@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bigmc.store.files.work_file import made_once
 from bigmc.training.boosting_rounds import Boosting
 from bigmc.training.search import Search
-from bigmc.training.trials import Candidate, Course, Trial, log_losses
+from bigmc.training.trials import Candidate, Trial, log_losses
 
 _FITTED_ENTRIES = 500_000
 """Maximum number of scores per model for fitting the weights."""
@@ -25,7 +25,6 @@ _DAMPING, _TOL = 1e-9, 1e-9
 the mean log loss below which the steps end."""
 _MOST_STEPS, _SHORTEST = 50, 1e-6
 """Steps, and the share of one below which there is no decrease to find."""
-_FILE = "sum.json"
 
 
 class Sum(NamedTuple):
@@ -51,8 +50,8 @@ class Sum(NamedTuple):
         return all(self.weights) and self.gain > SURE
 
 
-def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> Sum | None:
-    """Return the best sum of the best models of a search; None if there is no time for it.
+def add_up(search: Search, linear: Trial, boosting: Boosting, file: Path) -> Sum | None:
+    """Return the best sum of a linear and a boosted model; None if there is no time for it.
 
     Models trained without the held-out rows score them again. The linear ones are trained again; the
     boosted ones are in memory, unless the run was killed since.
@@ -60,16 +59,14 @@ def add_up(search: Search, course: Course, boosting: Boosting, folder: Path) -> 
     Parameters
     ----------
     search : Search
-    course : Course
-        Result of the search.
+    linear : Trial
     boosting : Boosting
-    folder : Path
-        Folder for the result.
+    file : Path
+        File for the result.
     """
-    file = folder / _FILE
-    if not file.exists() and not search.has_time(course.best.seconds):
+    if not file.exists() and not search.has_time(linear.seconds):
         return None
-    fields = made_once(file, lambda: _added_up(search, course.best, boosting), folder)
+    fields = made_once(file, lambda: _added_up(search, linear, boosting), file.parent)
     return Sum(tuple(fields["weights"]), Trial.from_dict(fields["trial"]), fields["gain"])
 
 

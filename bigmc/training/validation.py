@@ -20,7 +20,7 @@ from bigmc.model import Model
 from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.sample import draw_groups
+from bigmc.store.sample import draw_groups, take_rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.folds import Fold, cross_validated, nothing_to_learn
 from bigmc.training.label_thresholds import Thresholds
@@ -335,7 +335,6 @@ class Validation:
         seconds = self._fold_seconds if isinstance(options, SparseOptions) else math.inf
         resources = Resources(self._engine, self._memory_of_trials)
         samples = self.sample.with_weighting(weighting)
-        valid = samples if self.cross_validates else self._valid.with_weighting(weighting)
         scores: list[list[NDArray[np.float64]]] = []
         n_used: list[list[int]] = []
         learner = learner_of(options)
@@ -344,15 +343,15 @@ class Validation:
             timed = replace(resources, ends=time.monotonic() + seconds)
             trained = learner.train(samples, timed, sample_weight=fold.learns, checkpoint=state)
             models = versions(trained.model)
-            scores.append([self._scores(model, valid, fold) for model in models])
+            if self.cross_validates:
+                held_out = take_rows(samples, fold.places, self._engine)
+            else:
+                held_out = self._valid.with_weighting(weighting)
+            scores.append([model.dataset_scores(held_out) for model in models])
             n_used.append([len(model.used_features) for model in models])
         joined = np.concatenate if len(chosen) < len(self._folds) else self._in_order
         pairs = zip(zip(*scores, strict=True), zip(*n_used, strict=True), strict=True)
         return [(joined(parts), max(used)) for parts, used in pairs]
-
-    def _scores(self, model: Model, valid: Dataset, fold: Fold) -> NDArray[np.float64]:
-        scores = model.dataset_scores(valid)
-        return scores[fold.places] if self.cross_validates else scores
 
     @cached_property
     def _valid(self) -> Dataset:

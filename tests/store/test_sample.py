@@ -11,7 +11,7 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.store.dataset import Dataset
-from bigmc.store.sample import draw_groups, draw_rows, holdout_keys
+from bigmc.store.sample import draw_groups, draw_rows, holdout_keys, take_rows
 
 
 def rows_of(dataset):
@@ -48,6 +48,13 @@ def test_a_sample_has_some_whole_rows(whole):
     assert sample.n_shards == 1
     assert (whole.row_ids()[positions] == sample.row_ids()).all()
     assert (sample.classes == whole.classes).all()
+
+
+def test_rows_are_taken_from_the_places_asked_for(whole):
+    places = np.array([0, 599, 600, 1850, 4999])  # no row of some shards
+    taken, everything, ids = take_rows(whole, places, ThreadEngine(2)), rows_of(whole), whole.row_ids()
+    assert taken.row_ids().tolist() == ids[places].tolist()
+    assert rows_of(taken) == {i: everything[i] for i in ids[places].tolist()}
 
 
 def test_seed_and_share_alone_decide(whole):

@@ -16,6 +16,7 @@ from bigmc.learners.sparse import SparseLearner
 from bigmc.solvers.boosting.memory_plan import CutKind, plan_memory
 from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.work_file import read_work_file
 from bigmc.store.sample import draw_rows
 from bigmc.training import boosting, boosting_rounds
 from bigmc.training import search as trials_of_search
@@ -423,25 +424,44 @@ def far_centres(n_rows, n_classes=30, n_columns=20):
     ), labels
 
 
-def test_one_fold_is_enough_where_a_linear_model_is_far_ahead(tmp_path, few_rounds, monkeypatch):
-    search, data = searched(*far_centres(900))
-    assert search.validation.cross_validates
+def counted_rounds(search, monkeypatch):
+    """Return a list of the rounds of every boosted model that a search will have trained."""
     judge, asked = search.validation.judge, []
 
-    def counted(*args, folds=slice(None), **more):
-        asked.append(folds)
-        return judge(*args, folds=folds, **more)
+    def counted(options, *args, **more):
+        asked.append((options.n_rounds, options.n_models))
+        return judge(options, *args, **more)
 
     monkeypatch.setattr(search.validation, "judge", counted)
+    return asked
+
+
+@pytest.mark.parametrize("few_rows", [None, 0])
+def test_few_rounds_of_one_model_are_enough_where_a_linear_model_is_ahead(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(boosting, "PROBED_WORK", 1_000)
+    search, data = searched(*far_centres(900), few_rows=few_rows)
+    asked = counted_rounds(search, monkeypatch)
     assert choose_boosting(search, data, tmp_path) is None
-    assert asked == [slice(1)]
+    assert asked == [(ROUNDS[0], 1)]
     assert not search.lacked_time
 
 
-@pytest.mark.parametrize(
-    ("quality", "log_loss", "hopeless"), [(0.3, 2.5, True), (0.3, 1.9, False), (0.7, 2.5, False)]
-)
-def test_far_more_surprise_is_hopeless_if_fewer_rows_are_right(quality, log_loss, hopeless):
-    one, other = (Trial(Candidate(None), *figures, None, 5) for figures in [(quality, log_loss), (0.6, 1.0)])
-    assert boosting._is_hopeless(one, other) is hopeless
+def test_boosting_that_errs_more_is_tried_where_its_sum_gains(tmp_path, few_rounds, monkeypatch):
+    monkeypatch.setattr(boosting, "PROBED_WORK", 1_000)
+    rng = np.random.default_rng(9)
+    X, labels = far_centres(900)
+    hidden = rng.integers(0, 2, size=(len(X), 2))  # half of the rows have the label of another centre
+    X = np.column_stack([X, hidden])
+    search, data = searched(X, (labels + 15 * (hidden[:, 0] ^ hidden[:, 1])) % 30)
+    first = search.trial_of(search.first)
+    found = choose_boosting(search, data, tmp_path)
+    small = read_work_file(tmp_path / "boosting-4-100000-2-share-0.5.json")
+    assert small[0]["quality"] < first.quality
+    assert found is not None
+
+
+def test_boosting_is_tried_where_no_model_learns_soon(tmp_path, few_rounds, monkeypatch):
+    monkeypatch.setattr(boosting, "PROBED_WORK", 1_000)
+    X = np.random.default_rng(2).normal(size=(900, 6))
+    found = choose_boosting(*searched(X, (X[:, :3] > 0).sum(axis=1) % 2), tmp_path)
+    assert found is not None

@@ -82,22 +82,22 @@ def searched(X, y, folder):
     data = Dataset.from_arrays(X, y)
     search = Search(data, ThreadEngine(1), Limits(1 << 30), folder)
     rival = choose_boosting(search, data, folder)
-    return search, search.run(rival.trial.quality), rival
+    return search, search.run(rival.trial.quality).best, rival
 
 
 def test_a_killed_run_has_the_same_sum(tmp_path):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 3))
     y = (X[:, 0] + np.sign(X[:, 1] * X[:, 2]) + rng.normal(size=300) > 0).astype(int)
-    whole = add_up(*searched(X, y, tmp_path), tmp_path)
+    whole = add_up(*searched(X, y, tmp_path), tmp_path / "sum.json")
     (tmp_path / "sum.json").unlink()
-    again = add_up(*searched(X, y, tmp_path), tmp_path)  # nothing is trained but for the sum
+    again = add_up(*searched(X, y, tmp_path), tmp_path / "sum.json")  # nothing is trained but for the sum
     assert again == whole
-    assert add_up(*searched(X, y, tmp_path), tmp_path) == whole
+    assert add_up(*searched(X, y, tmp_path), tmp_path / "sum.json") == whole
 
 
 def test_labels_that_are_a_sum_alone_need_no_trees(tmp_path):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 5))
     y = (X @ np.arange(1, 6) + 2 * rng.normal(size=400) > 0).astype(int)
-    assert not add_up(*searched(X, y, tmp_path), tmp_path).is_worth_it
+    assert not add_up(*searched(X, y, tmp_path), tmp_path / "sum.json").is_worth_it
