@@ -120,8 +120,9 @@ def test_training_reaches_the_same_optimum(older, tmp_path, name, learner, optio
     every = {"loss": "squared_hinge", "ridge": 0.0, "fit_intercept": False} if learner == "sparse" else {}
     bigmc.train(learner, older / f"{MODELS[name]}.bigmc", tmp_path / "now.model", **{**every, **options})
     now = bigmc.load_model(tmp_path / "now.model")
+    if learner == "boost":  # the columns were cut at quantiles then, now at round numbers near them
+        assert now.objective_ == pytest.approx(then.objective_, rel=0.05)
+        return
     lower = max(then.certificate_.lower, now.certificate_.lower)
     upper = min(then.certificate_.upper, now.certificate_.upper)
     assert lower <= upper + 1e-6 * abs(upper)
-    if learner == "boost":
-        assert now.objective_ == pytest.approx(then.objective_, rel=1e-5)
