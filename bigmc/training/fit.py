@@ -138,8 +138,9 @@ class Fit:
             model = self._models.whole(winner) if refits else self._models.tested(winner)
             self._save(model, course, winner, "all" if refits else self._splits.train)
             result = self._result(model, course, winner, measured, rivals)
-            repeated = repeated_rows(self._train, self._test, self._limits.memory)
-            result["notes"] += [*without, *notes, *_doubts(self._train), *repeated]
+            result["notes"] += [*without, *notes, *_doubts(self._train)]
+            if self._models.has_time:  # it reads all rows once more
+                result["notes"] += repeated_rows(self._train, self._test, self._limits.memory)
             lacked_time |= self._models.n_rows is not None or not self._models.has_time
             if lacked_time and math.isfinite(self._limits.asked_seconds):
                 result["time_limit"] = self._limits.asked_seconds

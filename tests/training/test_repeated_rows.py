@@ -52,3 +52,5 @@ def test_a_fit_tells_of_copies_in_a_file(tmp_path):
     [note] = [note for note in found["notes"] if "test rows have the features of a training row" in note]
     assert found["test"]["n_samples"] >= int(note.split()[0]) > 0.5 * found["test"]["n_samples"]
     assert not [n for n in bigmc.fit(table, tmp_path / "n.model", label="y")["notes"] if "copies" in n]
+    hurried = bigmc.fit(pd.concat([table] * 3), tmp_path / "h.model", label="y", time_limit=0.0)
+    assert not [n for n in hurried["notes"] if "copies" in n]
