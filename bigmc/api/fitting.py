@@ -118,8 +118,8 @@ def fit(
     from bigmc.store.files.outputs import Output, OutputKind, refuse_inputs
     from bigmc.training.fit import Fit, refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
-    from bigmc.training.limits import Limits, tidy_after
-    from bigmc.training.winner import Splits
+    from bigmc.training.limits import Limits, engine_for, tidy_after
+    from bigmc.training.request import FitRequest, Splits
 
     started = time.monotonic()
     budget.reset_peak()
@@ -155,7 +155,8 @@ def fit(
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         limits = Limits(limit, seconds, max_features, asked_seconds=asked_seconds)
         with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
-            result = Fit(data, target, splits, limits, resources.engine, progress).run()
+            own_engine = engine_for(data, resources.engine)
+            result = Fit(FitRequest(data, target, splits, limits, own_engine, progress)).run()
     result["columns"] = _columns(data.features, kinds.left_out)
     result["value_formats"] = _value_formats(data.features)
     result["notes"] = [*kinds.notes, *_note_on_words(data.features), *result["notes"]]

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import time
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
-from bigmc.engine import Engine, Resources
 from bigmc.model import Model, SumModel, load_model
 from bigmc.model.archive import QUICK_DEFLATION
-from bigmc.progress import ProgressCallback
 from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.training.in_time import train_in_time
-from bigmc.training.limits import FEWEST_SECONDS, Limits, tidy_after
+from bigmc.training.limits import FEWEST_SECONDS, tidy_after
+from bigmc.training.request import FitRequest
 from bigmc.training.sizes import Duals, DualsAfter, Trained, descend_all, train_with_size
 from bigmc.training.trials import Candidate
-from bigmc.training.winner import Splits, Winner
+from bigmc.training.winner import Winner
 
 _FEWEST_PASSES = 3.0
 """Minimum passes of a useful training: two that improve the model, and one that certifies it."""
@@ -66,14 +65,7 @@ class FitModels:
 
     Parameters
     ----------
-    data : Dataset
-        All rows.
-    splits : Splits
-    limits : Limits
-    engine : Engine
-    folder : Path
-        Of the fit's progress.
-    progress : callable
+    request : FitRequest
 
     Attributes
     ----------
@@ -85,20 +77,9 @@ class FitModels:
         Number of rows that the last training had time for; None if it learned from all.
     """
 
-    def __init__(
-        self,
-        data: Dataset,
-        splits: Splits,
-        limits: Limits,
-        engine: Engine,
-        folder: Path,
-        progress: ProgressCallback,
-    ) -> None:
-        self._data, self._splits, self._memory = data, splits, limits.memory
-        self._engine, self._folder, self._progress = engine, folder, progress
-        self._deadlines = Deadlines(limits.seconds)
-        self._train = data[splits.train]
-        self._tests = bool(data.splits.get(splits.test))
+    def __init__(self, request: FitRequest) -> None:
+        self._request, self._folder = request, request.folder
+        self._deadlines = Deadlines(request.limits.seconds)
         self._tested: Duals | None = None
         self.searched: Duals | None = None
         self.searched_settings: Candidate | None = None
@@ -115,8 +96,8 @@ class FitModels:
             parts = [self.tested(part) for part in winner.parts]
             return SumModel.of(parts, np.array(winner.part_weights))
         if winner.size is not None:
-            return self._sized("measured", winner, self._train, self.searched, DualsAfter.KEPT)
-        return self._trained("measured", winner, self._train)
+            return self._sized("measured", winner, self._request.train, self.searched, DualsAfter.KEPT)
+        return self._trained("measured", winner, self._request.train)
 
     def whole(self, winner: Winner) -> Model:
         """Return the winner trained on all rows."""
@@ -126,10 +107,10 @@ class FitModels:
             # those of other settings are not kept, and a killed run must start from the same
             searched = winner.candidate == self.searched_settings
             duals, self._tested = self._placed(self._duals(winner)) if searched else None, None
-            return self._sized("whole", winner, self._data, duals)
+            return self._sized("whole", winner, self._request.data, duals)
         warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
         start = self.tested(winner) if warm else None
-        return self._trained("whole", winner, self._data, start)
+        return self._trained("whole", winner, self._request.data, start)
 
     def beside(self, other: Winner, winner: Winner) -> Model:
         """Return a ridge model of other settings, for the same rows as the winner, which was trained before.
@@ -138,10 +119,10 @@ class FitModels:
         """
         n_rows = self.n_rows
         if other.size is None:
-            model = self._trained("measured", other, self._train)
+            model = self._trained("measured", other, self._request.train)
         else:
             start = self.searched if winner.size is None else self._duals(winner)
-            model = self._sized("measured", other, self._train, start)
+            model = self._sized("measured", other, self._request.train, start)
         self.n_rows = n_rows  # that of the winner
         return model
 
@@ -149,13 +130,13 @@ class FitModels:
         """Return the dual variables of the tested model, to start similar models from."""
         if self._tested is None:  # after a kill the stored model is without them
             assert winner.candidate is not None
-            rows, start = winner.samples(self._train), self.searched
-            self._tested = Duals(descend_all(rows, winner.candidate, self._engine, start).duals())
+            rows, start = winner.samples(self._request.train), self.searched
+            self._tested = Duals(descend_all(rows, winner.candidate, self._request.engine, start).duals())
         return self._tested
 
     def _placed(self, duals: Duals) -> Duals:
         """Return dual variables of the training rows as those of a subset of all rows."""
-        data, train = self._data, self._splits.train
+        data, train = self._request.data, self._request.splits.train
         spans = zip(data.shards, pairwise(data.base), strict=True)
         places = [np.arange(*span) for shard, span in spans if shard.split == train]
         return Duals(duals.values, np.concatenate(places), used_once=True)
@@ -187,11 +168,11 @@ class FitModels:
         start: Duals | None,
         after: DualsAfter,
     ) -> Trained:
-        tidy_after(self._data)  # frees what measuring the previous model needed
+        tidy_after(self._request.data)  # frees what measuring the previous model needed
         began = time.monotonic()
         # a training cut off early would choose other features than those that the search judged
         ends = max(self._next_end(samples), began + FEWEST_SECONDS)
-        trained = train_with_size(samples, winner, self._engine, start, ends, after)
+        trained = train_with_size(samples, winner, self._request.engine, start, ends, after)
         self._deadlines.took(began, trained.model.n_iter + 1)
         return trained
 
@@ -201,9 +182,9 @@ class FitModels:
         file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
         if not file.exists():
             disk.make_folder(work)
-            tidy_after(self._data)
+            tidy_after(self._request.data)
             began = time.monotonic()
-            resources = Resources(self._engine, self._memory, self._progress, self._next_end(samples))
+            resources = replace(self._request.resources, ends=self._next_end(samples))
             model = train_in_time(winner, samples, resources, work, start)
             self._deadlines.took(began, max(model.n_passes, 1.0))
             model.save(file)
@@ -214,9 +195,9 @@ class FitModels:
         return model
 
     def _next_end(self, samples: Dataset) -> float:
-        if samples is self._data or not self._tests:
+        if samples is self._request.data or self._request.test is None:
             return self._deadlines.last()
-        return self._deadlines.next(int(self._splits.refit))
+        return self._deadlines.next(int(self._request.splits.refit))
 
 
 def _named(step: str, winner: Winner) -> str:

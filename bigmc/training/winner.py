@@ -1,37 +1,17 @@
-"""Options of `bigmc fit` for its rows, and the choice of the learner."""
+"""The learner that a fit chose."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from bigmc.model import LinearModel, Model
 from bigmc.model.calibration import Calibration
 from bigmc.options.learners import BoostOptions, LearnerOptions
 from bigmc.store.dataset import Dataset
 from bigmc.training.class_scales import ClassScales
-from bigmc.training.label_thresholds import Threshold, Thresholds
+from bigmc.training.label_thresholds import Threshold
 from bigmc.training.search_rows import has_many_features
 from bigmc.training.trials import RIDGE_TOL, TRIAL_TOL, Candidate, Size, Trial, Verdict, weighted
-
-
-class Splits(NamedTuple):
-    """The splits of a fit, and what they are for.
-
-    Attributes
-    ----------
-    train, test : str
-        Splits of the dataset; without rows in `test` nothing is measured.
-    refit : bool
-        Whether the model is trained on the rows of `test` too, once these have measured it.
-    thresholds : Thresholds
-        Kind of thresholds of models of label sets.
-    """
-
-    train: str
-    test: str
-    refit: bool
-    thresholds: Thresholds = Thresholds.SHARED
 
 
 @dataclass(frozen=True)

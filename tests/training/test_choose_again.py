@@ -10,8 +10,7 @@ from sklearn.metrics import accuracy_score
 import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.store.sample import draw_rows
-from bigmc.training import fit, unseen_rows
-from bigmc.training.fit import Fit
+from bigmc.training import fit, fit_search, unseen_rows
 from bigmc.training.fit_models import FitModels
 from bigmc.training.search import Search
 
@@ -37,7 +36,7 @@ def table(n):
 def misled(request, tmp_path, monkeypatch):
     """A table with the options to fit it, a folder, and searches that end with far too strong a ridge."""
     monkeypatch.setattr(unseen_rows, "FEWEST_JUDGES", 20)
-    monkeypatch.setattr(Fit, "_boosts", lambda fitting: False)
+    monkeypatch.setattr(fit_search, "may_boost", lambda request: False)
     frame = request.param(900)
     own = {"text": "text"} if "text" in frame else {"dense": list("abcd")}
     original = Search.run

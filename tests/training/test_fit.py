@@ -17,7 +17,7 @@ from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file
 from bigmc.training import fit_models
-from bigmc.training.fit import wilson
+from bigmc.training.fit_result import wilson
 from bigmc.training.folds import cross_validated
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search

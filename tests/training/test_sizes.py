@@ -22,13 +22,16 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 from bigmc.training.boosting_rounds import Boosting
 from bigmc.training.fit import Fit
+from bigmc.training.fit_search import choose_winner
 from bigmc.training.limits import Limits
+from bigmc.training.request import FitRequest, Splits
 from bigmc.training.search import Search
 from bigmc.training.sizes import Duals, DualsAfter, by_norm, smallest_good, train_with_size, with_shared_scale
 from bigmc.training.trials import Candidate, Course, Size, Trial
-from bigmc.training.winner import Splits, Winner
+from bigmc.training.winner import Winner
 
 N_ROWS, N_CLASSES, N_FEATURES = 500, 5, 1500
+SPLITS = Splits("train", "test", True)
 
 
 def counts(seed=4):
@@ -189,7 +192,7 @@ def test_features_that_cannot_be_chosen_are_refused(tmp_path):
     data = bigmc.open_dataset(tmp_path / "m.dataset")
     limits = Limits(DualDescent.memory(data) - 1, max_features=9)
     with pytest.raises(MemoryLimitError, match="choosing features"):
-        Fit(data, tmp_path / "n", Splits("train", "test", True), limits, ThreadEngine(1)).run()
+        Fit(FitRequest(data, tmp_path / "n", SPLITS, limits, ThreadEngine(1))).run()
 
 
 def test_cross_validated_sizes_are_judged_and_calibrated_on_all_rows():
@@ -219,7 +222,7 @@ def test_boosting_must_be_better_than_the_best_number_of_features(few, learner, 
     )
     sizes = Size.whole(whole), Size(1, 0.25, few, 1.2 - few, Calibration())
     course = Course((whole,), whole, 1000, 1000, "", sizes)
-    fit = Fit(data, tmp_path / "m", Splits("train", "test", True), Limits(10**9), ThreadEngine(1))
-    winner, rivals = fit._choose(course, Boosting(BoostOptions(), boosted, None), None)
+    request = FitRequest(data, tmp_path / "m", SPLITS, Limits(10**9), ThreadEngine(1))
+    winner, rivals = choose_winner(request, course, Boosting(BoostOptions(), boosted, None), None)
     assert winner.kind == learner
     assert rivals == {"sparse": few, "boost": 0.7}
