@@ -71,8 +71,8 @@ def fit(
     text, label
         Columns, as for :func:`ingest`. Where no column of features is named, all but the label are used: the
         first 20,000 rows (of more than 50 columns fewer) tell which ones are numbers, dates, categories or
-        texts, whether some are missing,
-        and how they are written: 1,234.50, 12 %, 31.12.2026, n/a. What may be read in two ways stays a text.
+        texts, whether some are missing, and how they are written: 1,234.50, 12 %, 31.12.2026, n/a. What may
+        be read in two ways stays a text.
     dataset : path, optional
         Dataset to store raw data in; by default ``TO.dataset``.
     split : mapping or str, optional
@@ -97,17 +97,17 @@ def fit(
     -------
     dict
         ``learner`` and ``settings`` that won, ``trials``, ``sizes`` (quality of fewer features on held-out
-        rows), ``test`` with the figures of :func:`evaluate` and
-        the 95 % ``interval`` of the first one, ``columns`` (which became what, or were ``left_out``),
-        ``value_formats`` (examples by column of numbers and dates in other formats than the usual), ``notes``
-        (what counts as missing, whether a word is told apart in several text columns, ids, columns that
-        alone tell the class of all rows looked at, columns that look like numbers or dates and are not read
-        as such, on how many rows boosting was trained that had no time for all, and whether the model of an
-        earlier call had
-        less time), ``baselines`` (the largest class, a plain
-        ridge model), ``certificate``, ``n_nonzero_features``, ``n_quarantined`` (rows of the dataset that
-        were set aside), ``time_limit`` (seconds, if more might have made a better model), ``seconds`` and
+        rows), ``test`` with the figures of :func:`evaluate` and the 95 % ``interval`` of the first one,
+        ``baselines`` (the largest class, a plain ridge model), ``certificate``, ``n_nonzero_features``,
+        ``columns`` (which became what, or were ``left_out``), ``value_formats`` (examples by column of
+        numbers and dates in other formats than the usual), ``n_quarantined`` (rows of the dataset that were
+        set aside), ``time_limit`` (seconds, if more might have made a better model), ``seconds`` and
         ``peak_memory_bytes``.
+
+        ``notes`` say what counts as missing, whether a word is told apart in several text columns, which
+        columns are ids, which alone tell the class of all rows looked at, which look like numbers or dates
+        and are not read as such, on how many rows boosting was trained that had no time for all, and whether
+        the model of an earlier call had less time.
     """
     from bigmc.engine.ahead import Ahead
     from bigmc.engine.processes import prompt_release
