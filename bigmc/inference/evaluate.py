@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from bigmc.errors import DataError, ModelError
 from bigmc.inference.evaluate_labels import ConfusionSums, LabelCounts, Pairs, count_labels
 from bigmc.inference.evaluate_probabilities import ProbabilitySums
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_sets
+from bigmc.inference.interval import GroupSums
 from bigmc.inference.labelled import LabelledInput, LabelledPart, Workers
 from bigmc.inference.propensities import inverse_propensities, label_counts
 from bigmc.inference.results import Evaluation
@@ -58,17 +59,20 @@ def evaluate(
         if options.propensities is not None:
             figures["propensities"] = options.propensities
         return cast(Evaluation, figures)
-    confusion, probabilities = _count(run, places, resources)
-    counts = confusion.counts
+    sums = _count(run, places, resources)
+    counts = sums.confusion.counts
     by_label = counts.figures(labels, of_model, options)
     accuracy = float(counts.right.sum() / n_samples)
-    result: Evaluation = {"accuracy": accuracy, "n_samples": n_samples, **by_label}  # type: ignore[typeddict-item]
-    if probabilities is not None:
-        result |= cast(Evaluation, probabilities.figures(model.n_classes))
+    interval = sums.groups.interval(accuracy, n_samples)
+    result = cast(
+        Evaluation, {"accuracy": accuracy, "interval": interval, "n_samples": n_samples, **by_label}
+    )
+    if sums.probabilities is not None:
+        result |= cast(Evaluation, sums.probabilities.figures(model.n_classes))
     elif model.has_probabilities:
         result["log_loss"] = None
     if options.confusion:
-        result["confusion"] = confusion.figures(labels)
+        result["confusion"] = sums.confusion.figures(labels)
     return result
 
 
@@ -122,59 +126,85 @@ def _count_part(
     return count(samples.part(number, model, scratch_bytes), model, *shared)
 
 
-class _WithProbabilities:
-    """Sums of one pass: of predicted labels, and of probabilities."""
+class _Counts(NamedTuple):
+    """Counts of a part: pairs of labels, groups, and probabilities, if these are summed up."""
 
-    def __init__(self, places: Places) -> None:
-        self.confusion, self.probabilities = ConfusionSums(places), ProbabilitySums()
+    pairs: Pairs
+    groups: GroupSums
+    probabilities: ProbabilitySums | None
 
-    def add(self, other: tuple[Pairs, ProbabilitySums]) -> None:
-        """Add a result of `_count_probabilities`."""
-        self.confusion.add(other[0])
-        self.probabilities.add(other[1])
+
+class _LabelSums:
+    """Sums of one pass over rows of single labels: of `_Counts`."""
+
+    def __init__(self, places: Places, probabilities: ProbabilitySums | None) -> None:
+        self.confusion, self.groups, self.probabilities = ConfusionSums(places), GroupSums(), probabilities
+
+    def add(self, counts: _Counts) -> None:
+        """Add the counts of a part."""
+        self.confusion.add(counts.pairs)
+        self.groups.add(counts.groups)
+        if self.probabilities is not None and counts.probabilities is not None:
+            self.probabilities.add(counts.probabilities)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sums so far."""
-        return self.confusion.arrays() | self.probabilities.arrays()
+        arrays = self.confusion.arrays() | self.groups.arrays()
+        return arrays if self.probabilities is None else arrays | self.probabilities.arrays()
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore the result of `arrays`."""
         self.confusion.restore(arrays)
-        self.probabilities.restore(arrays)
+        self.groups.restore(arrays)
+        if self.probabilities is not None:
+            self.probabilities.restore(arrays)
 
 
-def _count(run: _Pass, places: Places, resources: Resources) -> tuple[ConfusionSums, ProbabilitySums | None]:
-    """Return the sums of all parts; only of labels if probabilities are missing or do not fit."""
+def _count(run: _Pass, places: Places, resources: Resources) -> _LabelSums:
+    """Return the sums of all parts; without probabilities if these are missing or do not fit."""
     outline, samples = run.model.outline, run.samples
     workers = samples.workers(outline, resources)
+    of_truth = np.full(places.n_labels, -1)
+    of_truth[places.of_model] = np.arange(run.model.n_classes)
+    shared = of_truth[places.of_truth]
     if run.model.has_probabilities:
         try:
             scoring = samples.scoring_workers(outline, resources)
         except MemoryLimitError:
             pass
         else:
-            of_truth = np.full(places.n_labels, -1)
-            of_truth[places.of_model] = np.arange(run.model.n_classes)
-            both = _WithProbabilities(places)
-            run.add_up(both, scoring, _count_probabilities, of_truth[places.of_truth])
-            return both.confusion, both.probabilities
-    confusion = ConfusionSums(places)
-    run.add_up(confusion, workers, _count_labels)
-    return confusion, None
+            both = _LabelSums(places, ProbabilitySums())
+            run.add_up(both, scoring, _count_probabilities, shared)
+            return both
+    sums = _LabelSums(places, None)
+    run.add_up(sums, workers, _count_labels, shared)
+    return sums
 
 
-def _count_labels(part: LabelledPart, model: Model) -> Pairs:
-    return count_labels(part.labels.to_numpy(), part.codes(), model.n_classes)
+def _count_labels(part: LabelledPart, model: Model, of_truth: NDArray[np.int64]) -> _Counts:
+    """Return the counts of a part; `of_truth` maps the samples' classes to the model's codes, or -1."""
+    labels, predicted = part.labels.to_numpy(), part.codes()
+    return _counts(part, labels, predicted, of_truth, model, None)
 
 
-def _count_probabilities(
-    part: LabelledPart, model: Model, of_truth: NDArray[np.int64]
-) -> tuple[Pairs, ProbabilitySums]:
-    """Return the sums of a part; `of_truth` maps the samples' classes to the model's codes, or -1."""
+def _count_probabilities(part: LabelledPart, model: Model, of_truth: NDArray[np.int64]) -> _Counts:
+    """Return the counts of a part and the sums of its probabilities; see `_count_labels`."""
     labels, scores = part.labels.to_numpy(), part.scores()
     predicted = np.argmax(scores, axis=1).astype(np.int32)
-    chances = model.probabilities(scores)
-    return count_labels(labels, predicted, model.n_classes), ProbabilitySums.of(chances, of_truth[labels])
+    chances = ProbabilitySums.of(model.probabilities(scores), of_truth[labels])
+    return _counts(part, labels, predicted, of_truth, model, chances)
+
+
+def _counts(
+    part: LabelledPart,
+    labels: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    of_truth: NDArray[np.int64],
+    model: Model,
+    probabilities: ProbabilitySums | None,
+) -> _Counts:
+    groups = GroupSums.of(part.groups(), of_truth[labels] == predicted)
+    return _Counts(count_labels(labels, predicted, model.n_classes), groups, probabilities)
 
 
 def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:

@@ -16,13 +16,13 @@ from bigmc.errors import DataError
 from bigmc.inference.memory import divide, divide_limit, own_copy
 from bigmc.model import Model, ModelOutline
 from bigmc.store.dataset import Dataset
-from bigmc.store.sample import is_drawn
+from bigmc.store.sample import group_hashes, is_drawn
 
 TASK = "evaluation"
 """Name of evaluation in messages about memory."""
 
-ROW_COST = 48
-"""Bytes of a row while its shard is scored: labels, codes and best score, and pairs being sorted."""
+ROW_COST = 64
+"""Bytes of a row while its shard is scored: labels, codes, best score and group, and pairs being sorted."""
 
 SET_COST = 192
 """Bytes of a row's label sets: about four true and four predicted labels, as pairs, sorted and merged."""
@@ -45,6 +45,9 @@ class LabelledPart(Protocol):
 
     def scores(self) -> NDArray[np.float64]:
         """Return the scores, shape (n_rows, n_classes)."""
+
+    def groups(self) -> NDArray[np.int64] | None:
+        """Return a hash of the group of every row; None without groups."""
 
     def sets(self) -> pa.ListArray:
         """Return the codes of the predicted set of labels of every row."""
@@ -148,6 +151,9 @@ class _LabelledShard:
     def scores(self) -> NDArray[np.float64]:
         return self.model.shard_scores(self.dataset, self.number, self.scratch_bytes)
 
+    def groups(self) -> NDArray[np.int64] | None:
+        return group_hashes(self.dataset.shards[self.number])
+
     def sets(self) -> pa.ListArray:
         return self.model.shard_sets(self.dataset, self.number, self.scratch_bytes)
 
@@ -192,6 +198,10 @@ class _SomeRows:
             some = self.rows[lo : lo + _MOVED_AT_ONCE]
             scores[lo : lo + len(some)] = scores[some]
         return scores[: len(self.rows)]
+
+    def groups(self) -> NDArray[np.int64] | None:
+        groups = self.whole.groups()
+        return None if groups is None else groups[self.rows]
 
     def sets(self) -> pa.ListArray:
         return self.whole.sets().take(pa.array(self.rows))

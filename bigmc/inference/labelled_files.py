@@ -186,6 +186,9 @@ class _ScoredRows:
     def scores(self) -> NDArray[np.float64]:
         return self.all_scores
 
+    def groups(self) -> NDArray[np.int64] | None:
+        return None
+
     def sets(self) -> pa.ListArray:
         return self.model.sets(self.all_scores)
 

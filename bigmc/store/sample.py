@@ -87,19 +87,19 @@ def take_rows(dataset: Dataset, places: NDArray[np.int64], engine: Engine) -> Da
 
 def holdout_keys(dataset: Dataset) -> NDArray[np.int64]:
     """Return the keys by which samples are held out: a hash of the group, or else the id."""
-    hashes = _group_hashes(dataset)
-    return dataset.row_ids() if hashes is None else hashes
-
-
-def _group_hashes(dataset: Dataset) -> NDArray[np.int64] | None:
-    """Return a hash of the group of every sample, or None if a shard has no groups."""
     hashes = []
     for shard in dataset.shards:
-        column = _group_column(shard)
-        if column is None:
-            return None
-        hashes.append(column.to_numpy())
+        of_shard = group_hashes(shard)
+        if of_shard is None:
+            return dataset.row_ids()
+        hashes.append(of_shard)
     return np.concatenate(hashes)
+
+
+def group_hashes(shard: Shard) -> NDArray[np.int64] | None:
+    """Return a hash of the group of every row of a shard, or None if it has no groups."""
+    column = _group_column(shard)
+    return None if column is None else column.to_numpy()
 
 
 def _group_column(shard: Shard) -> pa.ChunkedArray | None:

@@ -54,7 +54,10 @@ def linear_winner(course: Course, data: Dataset, limits: Limits) -> Winner:
 def with_class_scales(winner: Winner, search: Search, trial_seconds: float) -> Winner:
     """Return a winner with a factor and an offset for each class, if rows held out gain by them.
 
-    Only ridge models of single labels have them, and only if there is time for the trainings.
+    Only ridge models of single labels have them, and only if there is time for the trainings. Where groups
+    are held out, the classes are not as frequent among these rows as among others, and offsets would adapt
+    to that: of lines and docstrings of code by package, in files that were held out, 1 of 100 fewer were
+    right with them.
     """
     validation, candidate, size = search.validation, winner.candidate, winner.size
     if (
@@ -62,6 +65,7 @@ def with_class_scales(winner: Winner, search: Search, trial_seconds: float) -> W
         or size is None
         or candidate is None
         or validation.sample.has_sets
+        or validation.has_groups
     ):
         return winner
     if not search.has_time(SCALED_FOLDS * trial_seconds):

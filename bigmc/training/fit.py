@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from bigmc.errors import DataError, ModelError
+from bigmc.inference.interval import wilson
 from bigmc.model import Model, load_model
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import exclusive
@@ -19,7 +20,7 @@ from bigmc.training.best_model import check_max_features, check_ridge_memory, li
 from bigmc.training.choose_again import Choice, choose_again
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
-from bigmc.training.fit_result import notes_on, repeated, result_of, wilson
+from bigmc.training.fit_result import notes_on, repeated, result_of
 from bigmc.training.fit_search import Found, find_winner
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import tidy_after
@@ -156,8 +157,8 @@ class Fit:
             shares["plain_ridge"] = ridge[by]
         if not request.data.has_sets:
             shares["largest_class"] = unseen.share_of(int(request.train.class_counts().argmax()))
-        interval = wilson(figures[by], figures["n_samples"])
-        return {"test": {"by": by, by: figures[by], "interval": interval, **figures}, "baselines": shares}
+        first = {"by": by, by: figures[by], "interval": wilson(figures[by], figures["n_samples"])}
+        return {"test": {**first, **figures}, "baselines": shares}
 
     def _save(self, model: Model, course: Course, winner: Winner, split: str) -> None:
         data = self._request.data

@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from bigmc.errors import DataError
 from bigmc.model import Model
 from bigmc.training.fit_search import Found
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.winner import Winner
-
-INTERVAL_Z = 1.959964
-"""Quantile of the normal distribution for intervals of 95 %."""
 
 
 def result_of(
@@ -93,13 +89,3 @@ def repeated(result: FitResult, seconds: float) -> FitResult:
         note = f"the model was made before, and its time was over after {limit:g} s"
         result["notes"] = [*result["notes"], f"{note}; to search for longer, give another --to"]
     return result
-
-
-def wilson(share: float, n: int) -> tuple[float, float]:
-    """Return the 95 % interval of a proportion of `n` rows (Wilson, 1927)."""
-    if n <= 0:
-        raise DataError("the test split has no rows to evaluate on", "give a larger test split")
-    z2 = INTERVAL_Z**2 / n
-    middle = (share + z2 / 2) / (1 + z2)
-    half = INTERVAL_Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n)) / (1 + z2)
-    return middle - half, middle + half

@@ -20,7 +20,7 @@ from bigmc.model import Model
 from bigmc.options.learners import LearnerOptions, SparseOptions
 from bigmc.solvers.checkpoint import MemoryCheckpoint
 from bigmc.store.dataset import Dataset
-from bigmc.store.sample import draw_groups, take_rows
+from bigmc.store.sample import draw_groups, holdout_keys, take_rows
 from bigmc.store.weighting import Weighting
 from bigmc.training.folds import Fold, cross_validated, nothing_to_learn
 from bigmc.training.label_thresholds import Thresholds
@@ -112,6 +112,11 @@ class Validation:
     def cross_validates(self) -> bool:
         """Whether every row is held out in its turn."""
         return len(self._folds) > 1
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether several rows are held out together."""
+        return len(np.unique(holdout_keys(self.sample))) < self.n_rows
 
     @property
     def descends_duals(self) -> bool:

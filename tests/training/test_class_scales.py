@@ -70,7 +70,8 @@ def test_a_scaled_model_gives_scaled_scores_and_keeps_whole_multiples(tmp_path: 
     assert np.allclose(stored.decision_function(X), scales(X @ coef + 1.0), atol=1e-5)
 
 
-def test_fit_keeps_them_in_the_model(tmp_path: Path) -> None:
+def texts_of_classes() -> pa.Table:
+    """Texts of five classes, of which some are rare, and two rows a group."""
     generator = np.random.default_rng(1)
     shares = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
     codes = generator.choice(5, 3_600, p=shares)
@@ -79,8 +80,15 @@ def test_fit_keeps_them_in_the_model(tmp_path: Path) -> None:
         own, codes[:, None] * 60 + generator.integers(0, 60, own.shape), generator.integers(0, 300, own.shape)
     )
     texts = [" ".join(f"w{word}" for word in row) for row in words]
-    table = pa.table({"text": texts, "label": [f"c{code}" for code in codes]})
-    pq.write_table(table, tmp_path / "rows.parquet")
+    return pa.table(
+        {"text": texts, "label": [f"c{code}" for code in codes], "group": np.arange(3_600) // 2}
+    )
+
+
+def test_fit_keeps_them_in_the_model(tmp_path: Path) -> None:
+    table = texts_of_classes()
+    texts = table["text"].to_pylist()
+    pq.write_table(table.drop_columns("group"), tmp_path / "rows.parquet")
     found = bigmc.fit(tmp_path / "rows.parquet", to=tmp_path / "a.model", label="label")
     model = bigmc.load_model(tmp_path / "a.model")
     scales = model.model_.params["class_scales"]
@@ -92,3 +100,9 @@ def test_fit_keeps_them_in_the_model(tmp_path: Path) -> None:
     assert found["test"]["accuracy"] > found["baselines"]["largest_class"]
     scores = model.decision_function(texts[:50])
     assert np.array_equal(model.predict_proba(texts[:50]).argmax(axis=1), scores.argmax(axis=1))
+
+
+def test_fit_of_groups_has_none(tmp_path: Path) -> None:
+    found = bigmc.fit(texts_of_classes(), to=tmp_path / "a.model", text="text", label="label", group="group")
+    assert "class_scales" not in bigmc.load_model(tmp_path / "a.model").model_.params
+    assert not any("the weights before" in note for note in found["notes"])

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binomtest
 from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
 
 import bigmc
@@ -17,7 +16,6 @@ from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file
 from bigmc.training import fit_models
-from bigmc.training.fit_result import wilson
 from bigmc.training.folds import cross_validated
 from bigmc.training.limits import Limits
 from bigmc.training.search import Search
@@ -284,12 +282,6 @@ def test_a_time_limit_ends_the_search_but_not_the_training(tmp_path, monkeypatch
     assert len(result["trials"]) == 1
     assert "time" in result["ended"]
     assert 5.0 < left[0] <= 10.0  # a model hardly begun would not be the one judged
-
-
-@pytest.mark.parametrize(("right", "n"), [(0, 10), (37, 50), (50, 50)])
-def test_the_interval_is_wilsons(right, n):
-    peer = binomtest(right, n).proportion_ci(method="wilson")
-    np.testing.assert_allclose(wilson(right / n, n), (peer.low, peer.high), atol=1e-6)
 
 
 def test_a_label_is_needed(tmp_path):
