@@ -189,7 +189,7 @@ def _value(name: str, item: object) -> str:
         return f"{item:,}" + (f" ({format_bytes(item)})" if "bytes" in name and item > 999 else "")
     if isinstance(item, float):
         return f"{item:.6g}"
-    if isinstance(item, list | tuple):
+    if isinstance(item, list):
         return ", ".join(_value(name, part) for part in item) or "none"
     return _word(item)
 

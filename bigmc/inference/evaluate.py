@@ -65,7 +65,7 @@ def evaluate(
     accuracy = float(counts.right.sum() / n_samples)
     interval = sums.groups.interval(accuracy, n_samples)
     result = cast(
-        Evaluation, {"accuracy": accuracy, "interval": interval, "n_samples": n_samples, **by_label}
+        Evaluation, {"accuracy": accuracy, "interval": list(interval), "n_samples": n_samples, **by_label}
     )
     if sums.probabilities is not None:
         result |= cast(Evaluation, sums.probabilities.figures(model.n_classes))

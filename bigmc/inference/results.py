@@ -35,7 +35,7 @@ class Evaluation(ByLabel):
 
     accuracy: float
     n_samples: int
-    interval: NotRequired[tuple[float, float]]
+    interval: NotRequired[list[float]]
     confusion: NotRequired[Confusion]
     micro_f1: NotRequired[float]
     ranking_loss: NotRequired[float]

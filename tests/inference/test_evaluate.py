@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, classification_report, confusion_matrix, f1_score
 
 from bigmc.engine import Resources, ThreadEngine
@@ -75,7 +76,10 @@ def test_every_figure_is_scikit_learns(choice):
     np.testing.assert_array_equal(result["confusion"]["matrix"], confusion_matrix(y, y_pred, labels=labels))
     json.dumps(result, allow_nan=False)
     assert evaluate(model, dataset, ThreadEngine(1), per_class=True, confusion=True) == result
-    assert set(evaluate(model, dataset, ENGINE)) == {"accuracy", "macro_f1", "n_samples", "n_unknown_labels"}
+    bounds = binomtest(int(np.sum(y == y_pred)), 300).proportion_ci(method="wilson")
+    assert result["interval"] == pytest.approx([bounds.low, bounds.high], abs=1e-6)
+    by_default = {"accuracy", "interval", "macro_f1", "n_samples", "n_unknown_labels"}
+    assert set(evaluate(model, dataset, ENGINE)) == by_default
 
 
 @pytest.mark.parametrize("classes", [np.array([3, 7, 11]), np.array([False, True]), np.array([0.5, 1.5])])

@@ -80,9 +80,7 @@ def texts_of_classes() -> pa.Table:
         own, codes[:, None] * 60 + generator.integers(0, 60, own.shape), generator.integers(0, 300, own.shape)
     )
     texts = [" ".join(f"w{word}" for word in row) for row in words]
-    return pa.table(
-        {"text": texts, "label": [f"c{code}" for code in codes], "group": np.arange(3_600) // 2}
-    )
+    return pa.table({"text": texts, "label": [f"c{code}" for code in codes], "group": np.arange(3_600) // 2})
 
 
 def test_fit_keeps_them_in_the_model(tmp_path: Path) -> None:
