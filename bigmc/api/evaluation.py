@@ -81,8 +81,8 @@ def evaluate(
     -------
     dict
         ``accuracy``, its 95 % ``interval`` (of single labels; wider where the rows of a dataset belong to
-        groups: see `bigmc.inference.interval`), ``macro_f1`` (the mean over the classes that occur as label or as prediction, as
-        scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
+        groups: see `bigmc.inference.interval`), ``macro_f1`` (the mean over the classes that occur as label
+        or as prediction, as scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
         ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
         ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
         ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. A model with probabilities
