@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -123,6 +124,7 @@ def fit(
 
     started = time.monotonic()
     budget.reset_peak()
+    given = given_options(options, "fit", signature(fit).parameters)
     local_folder(to, "a fit")
     refuse_inputs(to, _files(source))
     output = Output.at(to)
@@ -145,7 +147,7 @@ def fit(
             ahead.expect(FIRST_FIT, _kinds(data.features), limit)
         else:
             resources = replace(resources, ends=started + asked_seconds)
-            data, kinds = _raw_data(source, target, dataset, given_options(options), resources, ahead)
+            data, kinds = _raw_data(source, target, dataset, given, resources, ahead)
             forget_tables()  # training hashes nothing
             tidy_after(data)
             _refuse_few_groups(data, options.get("group"))

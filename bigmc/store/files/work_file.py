@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from bigmc.errors import StoreError
 from bigmc.lazy import LazyModule
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.atomic import write_atomic
 from bigmc.store.files.layout import FileEntry, sha256
 from bigmc.store.files.untrusted import parse_json
@@ -51,7 +52,7 @@ def read_work_table(path: Path, file: FileEntry) -> pa.Table:
     """Return a table, checked against its entry in a receipt; `StoreError` if it is missing or another."""
     if not path.is_file() or sha256(path) != file.sha256:
         raise damaged_work(path)
-    return pq.ParquetFile(path).read()
+    return pq.ParquetFile(arrow_file(path)).read()
 
 
 def damaged_work(path: Path, folder: Path | None = None) -> StoreError:
