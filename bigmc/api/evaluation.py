@@ -167,6 +167,8 @@ def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset 
         return Dataset.open(data)
     if asked.propensities is not None:
         raise DataError("propensities need a split of a dataset", "ingest the data first")
+    if asked.split != EvaluateOptions.split:
+        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
     return RawInput(expand_sources(data, asked, labels))
 
 

@@ -143,6 +143,7 @@ def fit(
     ):
         limit = resources.memory_limit
         if is_dataset(source):
+            _refuse_for_dataset(source, given if dataset is None else {**given, "dataset": dataset})
             data, refit = Dataset.open(source), False
             ahead.expect(FIRST_FIT, _kinds(data.features), limit)
         else:
@@ -164,6 +165,15 @@ def fit(
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
+
+
+def _refuse_for_dataset(source: Any, given: Mapping[str, Any]) -> None:
+    """Raise `DataError` for options of an ingest: of a dataset they could change nothing."""
+    named = [name for name, value in given.items() if value != getattr(IngestOptions, name, None)]
+    if named:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        name = source if isinstance(source, str | Path) else "this"
+        raise DataError(f"{name} is a dataset already, which {options} cannot change", "leave the option out")
 
 
 def _refuse_few_groups(data: Dataset, group: str | None) -> None:
