@@ -5,11 +5,12 @@ import math
 from dataclasses import fields
 
 import click
+import numpy as np
 import pytest
 
-from bigmc import cli
+from bigmc import api, cli
 from bigmc.errors import BigmcError, DataError
-from bigmc.estimators import CLASSIFIERS
+from bigmc.estimators import CLASSIFIERS, MinimaxRiskClassifier, MultiBoostClassifier, SparseClassifier
 from bigmc.options.declare import KEY, seconds_of, time_limit_of
 from bigmc.options.inference import (
     EvaluateKeywords,
@@ -51,10 +52,67 @@ def test_the_command_has_every_declared_option_with_its_default(learner):
 
 
 def test_unknown_options_are_refused():
-    with pytest.raises(BigmcError, match="training sparse has no option 'alfa'; use alpha, loss"):
+    with pytest.raises(BigmcError, match=r"training sparse has no option 'alfa'; did you mean alpha\?"):
         learner_options("sparse", {"alfa": 1.0})
+    with pytest.raises(BigmcError, match="mrc has no option 'x'; the options are deterministic, eps1"):
+        learner_options("mrc", {"x": 1.0})
     with pytest.raises(BigmcError, match="no learner is called 'sprase'"):
         learner_options("sprase", {})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: api.train("boost", "d", "m", max_deepth=2), "boost has no option 'max_deepth'; max_depth"),
+        (lambda: api.train("boost", "d", "m", calibrat=0.1), "boost has no option 'calibrat'; calibrate"),
+        (lambda: api.sparse_path("d", "p", alpha=[1.0]), "a path has no option 'alpha'; alphas"),
+        (lambda: api.fit("d", "m", time_limt="5m"), "fit has no option 'time_limt'; time_limit"),
+        (lambda: api.ingest("d", "m", appendd=True), "ingest has no option 'appendd'; append"),
+        (lambda: api.predict("m", "d", "p", score=True), "predict has no option 'score'; scores"),
+        (lambda: api.evaluate("m", "d", perclass=True), "evaluate has no option 'perclass'; per_class"),
+        (lambda: api.report("m", "r", data="d"), "a report has no option 'data'; dataset"),
+    ],
+)
+def test_python_names_the_option_that_was_meant(call, message):
+    wrong, meant = message.split("; ")
+    with pytest.raises(DataError, match=rf"{wrong}; did you mean {meant}\?"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: api.train("boost", "d", "m", time="5m"), "no option 'time'; in Python it is time_limit"),
+        (lambda: api.predict("m", "d", "p", scores="no"), "scores is 'no'; give a bool"),
+        (lambda: api.evaluate("m", "d", confusion=1), "confusion is 1; give a bool"),
+        (lambda: api.sparse_path("d", "p", n_alphas="9"), "n_alphas is '9'; give a whole number"),
+        (lambda: api.report("m", "r", top=2.5), "top is 2.5; give a whole number"),
+    ],
+)
+def test_python_refuses_options_of_other_types(call, message):
+    with pytest.raises(DataError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (SparseClassifier(tol="small"), "tol is 'small'; give a number"),
+        (SparseClassifier(fit_intercept="no"), "fit_intercept is 'no'; give a bool"),
+        (SparseClassifier(class_weight=2), 'class_weight 2 is unknown; use "balanced" or a dict'),
+        (SparseClassifier(penalty=[]), r"penalty is \[\]; give a text"),
+        (MultiBoostClassifier(tol=None), "tol is None; give a number"),
+        (MinimaxRiskClassifier(fourier=None), "fourier is None; give a whole number"),
+    ],
+)
+def test_estimators_refuse_parameters_of_other_types(estimator, message):
+    with pytest.raises(DataError, match=message):
+        estimator.fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_numbers_and_bools_of_numpy_are_taken():
+    options = {"alpha": np.float32(0.1), "max_passes": np.int64(3), "fit_intercept": np.True_}
+    SparseClassifier(**options).check_params()
 
 
 def test_values_of_other_types_are_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -233,7 +234,7 @@ def _ingest_job(
     from bigmc.ingestion.upload import Upload
     from bigmc.store.files.object_store import building_folder, is_remote
 
-    asked = given_options(options)
+    asked = given_options(options, also=signature(ingest).parameters)
     if append:
         return Append(str(to) if is_remote(to) else Path(to), source, asked, limit)
     folder = building_folder(str(to)) if is_remote(to) else Path(to)

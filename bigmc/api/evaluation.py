@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bigmc.api.resolve import Size, model_source, resources_of
 from bigmc.engine import EngineLike, Resources
 from bigmc.errors import DataError
+from bigmc.options.declare import check_names
 from bigmc.options.inference import EvaluateKeywords, EvaluateOptions, ReportKeywords, ReportOptions
 from bigmc.progress import ProgressCallback, silent
 
@@ -105,6 +107,7 @@ def evaluate(
     from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 
     named = label is None or isinstance(label, str)
+    check_names(EvaluateOptions, options, "evaluate", signature(evaluate).parameters)
     asked = EvaluateOptions(label=label if named else None, **options)
     data = _data_to_measure(dataset, asked, None if named else label)
     read = data.sources if isinstance(data, RawInput) else data
@@ -165,6 +168,8 @@ def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset 
         return Dataset.open(data)
     if asked.propensities is not None:
         raise DataError("propensities need a split of a dataset", "ingest the data first")
+    if asked.split != EvaluateOptions.split:
+        raise DataError("raw data has no splits", "leave --split out, or give a dataset")
     return RawInput(expand_sources(data, asked, labels))
 
 
@@ -260,6 +265,7 @@ def report(
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import IfExists, Output, refuse_inputs
 
+    check_names(ReportOptions, options, "a report", signature(report).parameters)
     asked = ReportOptions(**options)
     refuse_inputs(to, [model, asked.dataset])
     output = Output.at(to)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bigmc.api.evaluation import evaluate
 from bigmc.api.resolve import Size, model_of
 from bigmc.errors import DataError
+from bigmc.printable import printable
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -82,7 +83,7 @@ def export(
         if dataset is not None:
             # Given by its path, so a model too large for the limit is not read.
             figures = evaluate(model, dataset, memory_limit=memory_limit, split=split)
-        name = Path(model).name if isinstance(model, str | Path) else "model"
+        name = printable(Path(model).name) if isinstance(model, str | Path) else "model"
         content = model_card(model_of(model), name, figures).encode()
     elif ending == ".onnx":
         from bigmc.export.onnx_graph import onnx_graph

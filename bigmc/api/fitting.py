@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
@@ -123,6 +124,7 @@ def fit(
 
     started = time.monotonic()
     budget.reset_peak()
+    given = given_options(options, "fit", signature(fit).parameters)
     local_folder(to, "a fit")
     refuse_inputs(to, _files(source))
     output = Output.at(to)
@@ -141,11 +143,12 @@ def fit(
     ):
         limit = resources.memory_limit
         if is_dataset(source):
+            _refuse_for_dataset(source, given if dataset is None else {**given, "dataset": dataset})
             data, refit = Dataset.open(source), False
             ahead.expect(FIRST_FIT, _kinds(data.features), limit)
         else:
             resources = replace(resources, ends=started + asked_seconds)
-            data, kinds = _raw_data(source, target, dataset, given_options(options), resources, ahead)
+            data, kinds = _raw_data(source, target, dataset, given, resources, ahead)
             forget_tables()  # training hashes nothing
             tidy_after(data)
             _refuse_few_groups(data, options.get("group"))
@@ -163,6 +166,15 @@ def fit(
     result["n_quarantined"] = data.info().get("n_quarantined", 0)
     result["seconds"], result["peak_memory_bytes"] = time.monotonic() - started, budget.peak_memory()
     return result
+
+
+def _refuse_for_dataset(source: Any, given: Mapping[str, Any]) -> None:
+    """Raise `DataError` for options of an ingest: of a dataset they could change nothing."""
+    named = [name for name, value in given.items() if value != getattr(IngestOptions, name, None)]
+    if named:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+        name = source if isinstance(source, str | Path) else "this"
+        raise DataError(f"{name} is a dataset already, which {options} cannot change", "leave the option out")
 
 
 def _refuse_few_groups(data: Dataset, group: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,6 +12,7 @@ from bigmc import budget
 from bigmc.api.resolve import Size, model_of, model_source, resources_of
 from bigmc.engine import EngineLike
 from bigmc.errors import DataError
+from bigmc.options.declare import check_names
 from bigmc.options.inference import PredictKeywords, PredictOptions
 from bigmc.progress import ProgressCallback, silent
 
@@ -82,6 +84,7 @@ def predict(
 
     started = time.monotonic()
     budget.reset_peak()
+    check_names(PredictOptions, options, "predict", signature(predict).parameters)
     asked = PredictOptions(**options)  # type: ignore[arg-type]
     if isinstance(source, str) and source == STDIN:
         refuse_inputs(to, [model])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Unpack
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from bigmc.api.resolve import Size, local_folder, model_of, resources_of
 from bigmc.engine import EngineLike
 from bigmc.errors import DataError, ModelError
-from bigmc.options.path import PathKeywords, path_options
+from bigmc.options.declare import check_names
+from bigmc.options.path import PathKeywords, PathOptions
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ def train(
     from bigmc.training.options import TrainOptions, calibration_rows
     from bigmc.training.run import train as run
 
-    parameters = learner_options(learner, options)
+    parameters = learner_options(learner, options, signature(train).parameters)
     data = Dataset.open(dataset)
     refuse_inputs(to, [data, warm_start])
     output = Output.at(to)
@@ -169,7 +171,8 @@ def sparse_path(
     from bigmc.training.selection import PathRequest
     from bigmc.training.selection import sparse_path as run
 
-    asked = path_options(options)
+    check_names(PathOptions, options, "a path", signature(sparse_path).parameters)
+    asked = PathOptions(**options)
     folder, data = local_folder(to, "a path of models"), Dataset.open(dataset)
     refuse_inputs(folder, [data])
     if warm_start is not None and folder.resolve() in Path(warm_start).resolve().parents:

@@ -20,6 +20,17 @@ _begun: list[int] = []
 """The signal that is being obeyed."""
 
 
+def hold_closed_streams() -> None:
+    """Let standard streams that are closed (``>&-``) lead nowhere.
+
+    The next files to be opened would take their numbers, and output meant for a terminal would end in them.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+
+
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
     """End the process with a message and the exit code 128 + signal when one of `STOPS` comes.

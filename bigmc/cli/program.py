@@ -15,7 +15,7 @@ import click
 
 from bigmc.budget import MemoryLimitError
 from bigmc.cli.config import load_config
-from bigmc.cli.interrupt import stopped_by_closed_pipe, stopped_by_signals
+from bigmc.cli.interrupt import hold_closed_streams, stopped_by_closed_pipe, stopped_by_signals
 from bigmc.cli.left_out import leave_out_unused
 from bigmc.cli.screen import TOLD
 from bigmc.cli.settings import ENVIRONMENT
@@ -105,6 +105,7 @@ def app(context: click.Context, config: Path | None) -> None:
 
 def main() -> NoReturn:
     """Run the command line; exit with 0, 1 (data or model error), 2 (usage error), or one of docs/cli.md."""
+    hold_closed_streams()
     leave_out_unused()
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _SPINNING)  # read when numpy is imported
     # Imports make many objects and hardly any garbage: searches for cycles took a fifth of a short command.

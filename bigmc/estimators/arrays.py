@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.store.shards.csr import Rows
-from bigmc.store.shards.memory_shard import MAX_ROWS, MemoryShard, memory_shards, native_values
+from bigmc.store.shards.memory_shard import (
+    MAX_ROWS,
+    MemoryShard,
+    memory_shards,
+    native_values,
+    refuse_unsound,
+)
 
 #: Entries of a dense array that are processed at a time.
 _BATCH_ENTRIES = 1 << 22
@@ -26,9 +32,11 @@ def is_lazy(X: Any) -> bool:
 def row_chunks(X: Any) -> Iterator[Any]:
     """Compute a dask array by chunks of its rows; data in memory is one chunk.
 
-    `DataError` if `X` is another dask collection or does not have two dimensions.
+    `DataError` if `X` is another dask collection, does not have two dimensions, or is refused by
+    `refuse_unsound`.
     """
     if not is_lazy(X):
+        refuse_unsound(X, "X")
         yield X
         return
     if getattr(X, "ndim", 0) != 2 or not hasattr(X, "blocks"):
@@ -40,6 +48,7 @@ def row_chunks(X: Any) -> Iterator[Any]:
     for i in range(whole_rows.numblocks[0]):
         chunk = whole_rows.blocks[i].compute()
         if chunk.shape[0]:
+            refuse_unsound(chunk, "X")
             yield chunk
 
 

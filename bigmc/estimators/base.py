@@ -32,6 +32,7 @@ from bigmc.progress import ProgressCallback, silent
 from bigmc.solvers import Certificate, Checkpoint
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.label_sets import SETS, column_of_indicator, pairs_of, right_sets
+from bigmc.store.shards.memory_shard import refuse_unsound
 from bigmc.store.shards.plain_labels import plain_labels
 from bigmc.store.weighting import Weighting
 
@@ -77,7 +78,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     engine: EngineLike
 
     def learner(self, **changes: Any) -> Learner:
-        """Return the learner with the current parameters, unchecked, updated with `changes`."""
+        """Return the learner with the current parameters, of which only types are checked, and `changes`."""
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in _HOW}
         return self.learner_type(self.learner_type.options_type(**params | changes))
 
@@ -264,6 +265,7 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def _labelled(self, X: Any, y: Any) -> Dataset:
         """Return the input of `fit` as a dataset."""
         if not isinstance(X, Dataset):
+            refuse_unsound(X, "X")
             return self._dataset(X, plain_labels(y))
         if y is not None:
             raise DataError("a dataset already has labels", "call fit(dataset) without y")

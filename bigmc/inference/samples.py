@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import reprlib
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -128,8 +129,12 @@ class SampleReader:
             raise DataError(f"the samples are not all texts ({error})", "give a list of str") from None
         return pa.record_batch([column], [self.spec.text[0]])
 
-    def _of_dicts(self, dicts: Sequence[Mapping[str, Any]], first: int) -> pa.RecordBatch:
+    def _of_dicts(self, dicts: Sequence[Any], first: int) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}
+        for row, sample in enumerate(dicts, first):
+            if not isinstance(sample, Mapping):
+                shown = reprlib.repr(sample)
+                raise DataError(f"sample {row} is {shown}, others are dicts", "give dicts of all columns")
         samples = [by_name(row, self.spec.columns) for row in dicts]
         for name in self.spec.columns:
             try:

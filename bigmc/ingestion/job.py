@@ -25,7 +25,7 @@ from bigmc.ingestion.label_census import bytes_of_labels
 from bigmc.ingestion.memory import Load, Shares, divide, refuse_large_chunks, smallest_limit
 from bigmc.ingestion.parts.scan import Part, ReadHints, bytes_per_row, scan
 from bigmc.ingestion.parts.small_files import gather_small_files
-from bigmc.ingestion.parts.spool import spool_beside
+from bigmc.ingestion.parts.spool import naming_streams, spool_beside
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import LongRecordError, LongRecords, RecordLimit, bytes_of_record
@@ -88,7 +88,8 @@ class Job:
         another process is working on the target; `MemoryLimitError` if the memory limit cannot work.
         """
         try:
-            return self._run(self._at_the_data(engine), progress)
+            with naming_streams(self.sources):
+                return self._run(self._at_the_data(engine), progress)
         finally:
             disk.try_clear(spool_beside(self.to))
 

@@ -21,7 +21,7 @@ from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
-from bigmc.ingestion.parts.spool import spool_beside
+from bigmc.ingestion.parts.spool import naming_streams, spool_beside
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.base import check_columns
 from bigmc.ingestion.recipe import Recipe
@@ -44,7 +44,8 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
     spool = spool_beside(to)
     try:
         sources = expand_sources(source, options, labels, spool)
-        return job_of(sources, to, options, limit)
+        with naming_streams(sources):
+            return job_of(sources, to, options, limit)
     except BaseException:
         disk.try_clear(spool)
         raise

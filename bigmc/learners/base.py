@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -96,7 +97,8 @@ class Learner(ABC):
         if self.options.tol is not None:
             self._check(POSITIVE, "tol")
         class_weight = getattr(self.options, "class_weight", None)
-        if isinstance(class_weight, str) and class_weight != "balanced":
+        is_text = isinstance(class_weight, str) and class_weight == "balanced"
+        if not is_text and not isinstance(class_weight, Mapping | NoneType):
             raise DataError(f"class_weight {class_weight!r} is unknown", 'use "balanced" or a dict')
 
     @property

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
 from bigmc.errors import DataError
@@ -22,6 +22,9 @@ _SAID: dict[Any, tuple[Any, str]] = {
     float: (Real, "number"),
 }
 """Types that values of simple options must have, and how a message says it."""
+
+_IN_PYTHON = {"memory": "memory_limit", "time": "time_limit", "threads": "engine", "processes": "engine"}
+"""Parameters in Python that stand for options of commands."""
 
 KEY = "option"
 """Key of a field's metadata under which its `Option` is."""
@@ -100,16 +103,50 @@ def time_limit_of(value: float | str | None) -> float:
     return seconds
 
 
+def check_names(kind: type[Any], given: Iterable[str], of: str, also: Iterable[str] = ()) -> None:
+    """Raise `DataError` if a given option is no field of a class, naming what may have been meant.
+
+    Parameters
+    ----------
+    kind : type
+        Class of options.
+    given : iterable of str
+        Names of the given options.
+    of : str
+        What the options are for, for the error.
+    also : iterable of str
+        Other names that may have been meant: parameters that are not fields.
+    """
+    known = sorted(item.name for item in fields(kind))
+    for name in given:
+        if name not in known:
+            raise DataError(f"{of} has no option {name!r}", _cure_of_unknown(name, known, also))
+
+
+def _cure_of_unknown(name: str, known: Sequence[str], also: Iterable[str]) -> str:
+    if name in _IN_PYTHON:
+        return f"in Python it is {_IN_PYTHON[name]}"
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, [*known, *also], n=1)
+    return f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
+
+
 def check_types(kind: type[Any], given: Mapping[str, Any]) -> None:
     """Raise `DataError` if a given text, number or bool has another type than its field."""
     hints = get_type_hints(kind)
     for item in fields(kind):
-        value, hint = given.get(item.name), hints[item.name]
-        choices = set(get_args(hint)) - {type(None)} if isinstance(hint, UnionType) else {hint}
-        if value is None or len(choices) > 1 or not choices <= _SAID.keys():
+        if item.name not in given:
+            continue
+        value, hint = given[item.name], hints[item.name]
+        choices = set(get_args(hint)) if isinstance(hint, UnionType) else {hint}
+        is_left_out = value is None and NoneType in choices
+        choices.discard(NoneType)
+        if is_left_out or len(choices) > 1 or not choices <= _SAID.keys():
             continue
         wanted, said = _SAID[choices.pop()]
-        if not isinstance(value, wanted) or isinstance(value, bool) != (wanted is bool):
+        is_bool = type(value).__name__ in ("bool", "bool_")  # NumPy's
+        if is_bool != (wanted is bool) or not (is_bool or isinstance(value, wanted)):
             of_column = KEY in item.metadata and item.metadata[KEY].metavar == "COLUMN"
             shown = " ".join(reprlib.repr(value).split())
             raise DataError(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
 from bigmc.errors import DataError
-from bigmc.options.declare import option
+from bigmc.options.declare import check_types, option, values_of
 from bigmc.options.ingest import Columns, columns_of
 from bigmc.options.raw import FileOptions, OnBadRow, RawOptions
 
@@ -45,6 +45,7 @@ class PredictOptions(RawOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_types(PredictOptions, values_of(PredictOptions, self))
         object.__setattr__(self, "keep", columns_of(self.keep))
         if self.scores and self.proba:
             raise DataError("scores and probabilities cannot be written together", "ask for one of them")
@@ -98,6 +99,10 @@ class EvaluateOptions(FileOptions):
         "Label sets: add propensity-scored precision@k, with the label counts of this split, such as train.",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_types(EvaluateOptions, values_of(EvaluateOptions, self))
+
 
 class ReportKeywords(TypedDict, total=False):
     """Options given to a report; `dataset` is a path or a Dataset."""
@@ -116,6 +121,7 @@ class ReportOptions:
     split: str | None = option(None, "Split of the dataset; by default test.")
 
     def __post_init__(self) -> None:
+        check_types(ReportOptions, values_of(ReportOptions, self))
         if self.dataset is None and self.split is not None:
             raise DataError(
                 f"the split {self.split!r} needs a dataset", "give the dataset with --dataset too"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Literal, TypedDict, cast, get_args
 
 from bigmc.errors import DataError
-from bigmc.options.declare import check_types, option
+from bigmc.options.declare import check_names, check_types, option
 from bigmc.options.raw import OnBadRow, RawOptions
 
 Columns = str | Sequence[str] | None
@@ -20,8 +20,6 @@ FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
 """Options that name columns of features."""
 SEVERAL = (*FEATURES, "missing_text", "odd_as_missing", "keep")
 """Options that may be repeated, of which one may be given as it is."""
-_IN_PYTHON = {"memory": "memory_limit", "time": "time_limit", "threads": "engine", "processes": "engine"}
-"""Parameters in Python that stand for options of commands."""
 
 
 class IngestKeywords(TypedDict, total=False):
@@ -176,12 +174,12 @@ class IngestOptions(RawOptions):
         return replace(self, **cast(dict[str, Any], given))
 
 
-def given_options(given: Mapping[str, Any]) -> IngestKeywords:
-    """Return the given options that are not None, with columns as tuples; `DataError` if one is unknown."""
-    known = {item.name for item in fields(IngestOptions)}
-    for name in given:
-        if name not in known:
-            raise DataError(f"ingest has no option {name!r}", _cure_of_unknown(name, known))
+def given_options(given: Mapping[str, Any], of: str = "ingest", also: Iterable[str] = ()) -> IngestKeywords:
+    """Return the given options that are not None, with columns as tuples.
+
+    `DataError` if one is unknown (`check_names`) or has another type.
+    """
+    check_names(IngestOptions, given, of, also)
     named = {name: value for name, value in given.items() if value is not None}
     named |= {name: columns_of(named[name]) for name in SEVERAL if name in named}
     for name in ("label", "weight", "group"):
@@ -191,15 +189,6 @@ def given_options(given: Mapping[str, Any]) -> IngestKeywords:
     if "value_format" in named:
         named["value_format"] = format_examples(named["value_format"])
     return cast(IngestKeywords, named)
-
-
-def _cure_of_unknown(name: str, known: Collection[str]) -> str:
-    if name in _IN_PYTHON:
-        return f"in Python it is {_IN_PYTHON[name]}"
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(known))}"
 
 
 def format_examples(value_format: Mapping[str, Columns] | Columns) -> tuple[str, ...]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bigmc.errors import BigmcError, DataError
-from bigmc.options.declare import number_or_auto, option, seconds_of, values_of
+from bigmc.errors import DataError
+from bigmc.options.declare import check_names, check_types, number_or_auto, option, seconds_of, values_of
 
 ClassWeight = Mapping[Any, float] | str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerOptions:
-    """Options of a learner."""
+    """Options of a learner; `DataError` if one has another type than its field."""
 
     learner: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_types(type(self), values_of(type(self), self))
 
     def parameters(self) -> Mapping[str, Any]:
         """Return the parameters of the classifier."""
@@ -163,15 +166,12 @@ OPTIONS: dict[str, type[LearnerOptions]] = {
 """The options of each learner by its name."""
 
 
-def learner_options(learner: str, given: Mapping[str, Any]) -> LearnerOptions:
+def learner_options(learner: str, given: Mapping[str, Any], also: Iterable[str] = ()) -> LearnerOptions:
     """Return the options of a learner, updated with those given.
 
-    `DataError` if there is no such learner, `BigmcError` if it has no such option.
+    `DataError` if there is no such learner, or it has no such option (`check_names`).
     """
     if learner not in OPTIONS:
         raise DataError(f"no learner is called {learner!r}", f"use one of {', '.join(OPTIONS)}")
-    known = [item.name for item in fields(OPTIONS[learner])]
-    for name in given:
-        if name not in known:
-            raise BigmcError(f"training {learner} has no option {name!r}", f"use {', '.join(known)}")
+    check_names(OPTIONS[learner], given, f"training {learner}", also)
     return OPTIONS[learner](**given)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
 from bigmc.errors import BigmcError
-from bigmc.options.declare import option, values_of
+from bigmc.options.declare import check_types, option, values_of
 from bigmc.options.learners import ClassWeight, SparseOptions
 
 VALID = "valid"
@@ -59,6 +59,7 @@ class PathOptions:
     random_state: int = option(0, "Seed of the order of the coordinates.", "--seed")
 
     def __post_init__(self) -> None:
+        check_types(PathOptions, values_of(PathOptions, self))
         if self.alphas is None:
             if self.n_alphas < 1 or not 0 < self.alpha_ratio < 1:
                 raise BigmcError(
@@ -78,12 +79,3 @@ class PathOptions:
     def fingerprint(self) -> Mapping[str, Any]:
         """Return the options that determine the models, as JSON data."""
         return asdict(self)
-
-
-def path_options(given: PathKeywords) -> PathOptions:
-    """Return the options of a path; `BigmcError` if one is unknown or invalid."""
-    known = [item.name for item in fields(PathOptions)]
-    for name in given:
-        if name not in known:
-            raise BigmcError(f"a path has no option {name!r}", f"use {', '.join(known)}")
-    return PathOptions(**given)

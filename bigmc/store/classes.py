@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.lazy import LazyModule
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.atomic import replacing
 from bigmc.store.files.layout import CLASSES, ClassesType, damaged
 
@@ -61,7 +62,7 @@ def read_classes(path: Path, kind: ClassesType) -> NDArray[Any]:
     """Return the labels of the dataset at `path` in the order of their codes."""
     file = path / CLASSES
     try:
-        table = pq.ParquetFile(file, page_checksum_verification=True).read()
+        table = pq.ParquetFile(arrow_file(file), page_checksum_verification=True).read()
         codes, labels = table.column("code").to_numpy(), table.column("label")
     except (OSError, KeyError, pa.ArrowException) as error:
         raise damaged(file, f"cannot be read ({error})") from None

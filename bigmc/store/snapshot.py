@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from bigmc.errors import StoreError
 from bigmc.lazy import LazyModule
 from bigmc.store.classes import read_classes
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.layout import (
     CLASSES,
     GROUP,
@@ -105,7 +106,7 @@ class StoredLabels:
         self._ingest = ingest
         file = ingest.check(CLASSES)
         try:
-            self._n_labels = int(pq.read_metadata(file).num_rows)
+            self._n_labels = int(pq.read_metadata(arrow_file(file)).num_rows)
         except (OSError, pa.ArrowException) as error:
             raise damaged(file, f"cannot be read ({error})") from None
 

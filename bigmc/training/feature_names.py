@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.lazy import LazyModule
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.layout import damaged
 
 pq = LazyModule("pyarrow.parquet")
@@ -51,7 +52,7 @@ def _name_batches(path: Path) -> Iterator[pa.RecordBatch]:
     `StoreError` if the file does not hold names.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(arrow_file(path)) as file:
             schema = file.schema_arrow
             if not {"bucket", "name", "sign", "count"} <= set(schema.names):
                 raise damaged(path, "does not hold names of features")

@@ -46,6 +46,18 @@ def test_standard_output_is_closed(folder, command):
     silent_141(process)
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", [PREDICT, ("info", "m.model"), ("info", "absent.model")])
+def test_streams_that_are_closed_from_the_start_lead_nowhere(folder, command, closed):
+    """Otherwise the first files that are opened take their numbers, and output ends in these."""
+    program = " ".join([sys.executable, "-m", "bigmc", *command, closed])
+    done = subprocess.run(["sh", "-c", program], cwd=folder, env=ENV, capture_output=True, text=True)
+    assert done.returncode == ("absent.model" in command)
+    assert "Traceback" not in done.stderr
+    if ">&-" in closed.split():
+        assert done.stdout == ""
+
+
 def test_a_reader_leaves_after_the_first_row(folder):
     process = started(folder, *PREDICT, stdout=subprocess.PIPE)
     assert process.stdout.readline() == '{"row_id": 0, "predicted_label": 0}\n'

@@ -114,8 +114,13 @@ def test_what_cannot_be_measured_is_refused_with_the_cure(folder, tmp_path):
         api.evaluate(folder / "label.model", file, label="topic")
     with pytest.raises(DataError, match="a dataset already has labels"):
         api.evaluate(folder / "label.model", folder / "label", label="label", split="train")
+    with pytest.raises(DataError, match="raw data has no splits; leave --split out"):
+        api.evaluate(folder / "label.model", file, split="train")
     with pytest.raises(DataError, match="does not have the type of the model's classes, such as 0"):
         api.evaluate(folder / "number.model", file, label="label")
+    (tmp_path / "ragged.csv").write_text("text,label\nhello,ham\nmoney,spam,7\n")
+    with pytest.raises(DataError, match=r"ragged\.csv:3: .*let ingest, fit or predict set bad rows aside"):
+        api.evaluate(folder / "label.model", tmp_path / "ragged.csv", label="label")
     (tmp_path / "gap.csv").write_text("text,label\nhello,ham\nmoney,\n")
     with pytest.raises(DataError, match=r"gap\.csv: 3: the label is missing"):
         api.evaluate(folder / "label.model", tmp_path / "gap.csv", label="label")

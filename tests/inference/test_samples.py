@@ -179,6 +179,8 @@ def test_no_texts(trained):
     [
         (["good", None], "sample 1: column 'text' is missing"),
         (["good", 3], "not all texts"),
+        ([{"text": "x"}, None], "sample 1 is None, others are dicts; give dicts of all columns"),
+        ([{"text": "x"}, "good"], "sample 1 is 'good', others are dicts"),
         ([{"words": "x"}], "sample 0 has no 'text'; give the columns text"),
         ([{"txt": "x"}], "sample 0 has no 'text' but 'txt'"),
         (pa.table({"words": ["x"]}), "no column 'text'"),

@@ -14,6 +14,17 @@ def test_usual_labels_are_not_doubted():
     assert doubts_about_labels(np.array(["name", "nano", "nullable"])) == []
 
 
+def test_texts_of_one_number_or_date_are_doubted_together():
+    classes = np.array(["1", "1.0", "1e0", "01", "2", "a", "2024-01-31", "2024-01-31 00:00:00"])
+    (doubt,) = doubts_about_labels(classes)
+    assert doubt == (
+        "'1', '1.0', '1e0', '2024-01-31', '2024-01-31 00:00:00' are the same number or date, and classes of "
+        "their own"
+    )
+    assert "case or spaces" in "".join(doubts_about_labels(np.array(["true", "True"])))
+    assert len(doubts_about_labels(np.array(["true", "True"]))) == 1
+
+
 def test_the_command_tells_them_and_keeps_them(tmp_path):
     labels = ["NA", "null", "a ", "a", "B", "b", "c"]
     rows = "".join(f'w{i} x,"{label}"\n' for i, label in enumerate(labels * 9))

@@ -108,6 +108,20 @@ def test_standard_input_and_a_named_pipe(tmp_path, monkeypatch):
     assert not list(tmp_path.glob(".*.partial"))
 
 
+def test_errors_name_the_stream_not_the_file_it_was_written_to(tmp_path, monkeypatch):
+    bad = b"text,label,x\na,b,1\nc,,2\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bad)))
+    with pytest.raises(DataError, match=r"^standard input:3: the label is missing; fix the row") as caught:
+        ingest("-", tmp_path / "d.bigmc", format="csv")
+    assert caught.value.message == "standard input:3: the label is missing"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bad.replace(b"text", b"txt"))))
+    with pytest.raises(DataError, match=r"^standard input: no column 'text'"):
+        ingest("-", tmp_path / "d.bigmc", format="csv")
+    rows = iter([{"text": "a", "label": "b", "x": 1}, {"text": "c", "label": None, "x": 2}])
+    with pytest.raises(DataError, match=r"^list_iterator\[0\]: row 1: the label is missing"):
+        ingest(rows, tmp_path / "e.bigmc")
+
+
 @pytest.mark.parametrize(
     ("stream", "message"),
     [

@@ -50,6 +50,18 @@ def test_a_fit_does_not_write_into_its_dataset(rows, tmp_path):
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    "options", [{"label": "y"}, {"hash_bits": 9}, {"dataset": "x"}, {"on_bad_row": "quarantine"}]
+)
+def test_a_dataset_takes_no_options_of_an_ingest(rows, options, tmp_path):
+    """They changed nothing, without a word."""
+    api.ingest(rows, tmp_path / "d.bigmc", **OPTIONS)
+    flag = f"--{next(iter(options)).replace('_', '-')}"
+    with pytest.raises(DataError, match=rf"d\.bigmc is a dataset already, which {flag} cannot change; leave"):
+        bigmc.fit(tmp_path / "d.bigmc", tmp_path / "m", **options)
+    assert not (tmp_path / "m.fit").exists()
+
+
 def other_model(to):
     LinearModel("sparse", np.arange(2), 2, np.arange(2), np.eye(2), np.zeros(2)).save(to)
 

@@ -1,4 +1,4 @@
-"""Find suspicious labels, such as ``NA`` or two that differ only in case."""
+"""Find suspicious labels, such as ``NA`` or two that differ only in case, or are the same number."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
+
+from bigmc.ingestion.columns.known_labels import texts_by_meaning
 
 LIKE_MISSING = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "nat", "?", "-", "unknown"})
 """Texts for missing values in other programs, in lower case; ingest treats every text as a label."""
@@ -35,6 +37,9 @@ def doubts_about_labels(classes: NDArray[Any]) -> list[str]:
     twins = [text for some in alike.values() if len(some) > 1 for text in some]
     if twins:
         warnings.append(f"{_listed(twins)} differ in case or spaces only, and are classes of their own")
+    equal = [text for some in texts_by_meaning(texts).values() if len(some) > 1 for text in some]
+    if equal and not set(equal) <= set(twins):
+        warnings.append(f"{_listed(equal)} are the same number or date, and classes of their own")
     return warnings
 
 

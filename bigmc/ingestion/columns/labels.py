@@ -81,7 +81,9 @@ def plain(labels: pa.Array) -> pa.Array:
             try:
                 return labels.cast(target)
             except pa.ArrowInvalid as error:
-                raise DataError(f"labels of type {kind}: {error}", "use labels below 2**63") from None
+                raise DataError(
+                    f"labels of type {kind}: {error}", "use labels below 2**63, or texts"
+                ) from None
     raise DataError(
         f"the label column has type {kind}, which cannot name a class",
         "give texts, numbers, booleans or dates",

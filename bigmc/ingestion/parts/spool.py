@@ -13,15 +13,18 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from bigmc.errors import DataError
+from bigmc.budget import MemoryLimitError
+from bigmc.errors import BigmcError, DataError
 from bigmc.ingestion.readers.plain_types import plain_columns
 from bigmc.ingestion.sources.in_memory import table_of_frame
 from bigmc.ingestion.sources.mixed_values import loses_times, only_unicode
+from bigmc.ingestion.sources.source import Source
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import PARTIAL
@@ -51,6 +54,20 @@ def spool_beside(dataset: Path) -> Path:
     if not dataset.name:
         raise DataError(f"{dataset} is no name for a dataset", "give the path of a new folder with --to")
     return dataset.with_name(f".{dataset.name}.input{PARTIAL}")
+
+
+@contextmanager
+def naming_streams(sources: Iterable[Source]) -> Iterator[None]:
+    """Let errors name streams as the user does: the files that they were written to are removed."""
+    try:
+        yield
+    except (BigmcError, MemoryLimitError) as error:
+        for source in sources:
+            if source.stream is not None:
+                name = "standard input" if source.stream == STDIN else source.stream
+                error.message = error.message.replace(source.path, name)
+                error.args = tuple(str(part).replace(source.path, name) for part in error.args)
+        raise
 
 
 def is_pipe(path: str) -> bool:

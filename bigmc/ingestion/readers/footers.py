@@ -14,6 +14,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import RecordLimit
 from bigmc.ingestion.sources.source import open_file
 from bigmc.lazy import LazyModule
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.object_store import is_remote
 
 pq = LazyModule("pyarrow.parquet")
@@ -75,7 +76,7 @@ def _read_all(files: Sequence[tuple[str, bytes | None]], writer: int) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         for path, tail in files:
             os.write(writer, b"\n")
-            size = _read(path if tail is None else io.BytesIO(_MAGIC + tail))
+            size = _read(path, tail)
             os.write(writer, str(size).encode())
     finally:
         os._exit(0)
@@ -94,10 +95,10 @@ def _tail(address: str) -> bytes:
     return tail
 
 
-def _read(file: str | io.BytesIO) -> int:
+def _read(path: str, tail: bytes | None) -> int:
     """Return the bytes in memory of a footer; 0 if it cannot be read."""
     try:
-        metadata = pq.read_metadata(file)
+        metadata = pq.read_metadata(arrow_file(path) if tail is None else io.BytesIO(_MAGIC + tail))
         for group in range(metadata.num_row_groups):
             entry = metadata.row_group(group)
             for i in range(entry.num_columns):

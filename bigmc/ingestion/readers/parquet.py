@@ -30,6 +30,7 @@ from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.sources.source import Source, open_file, status_of
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.object_store import is_remote
 
 pc = LazyModule("pyarrow.compute")
@@ -76,7 +77,7 @@ def _open(path: str, encoded: Sequence[str] = ()) -> Any:
 
 def _reader(path: str, **options: Any) -> Any:
     # Columns are read in turn, so bytes after a piece are not read with it.
-    place = pa.PythonFile(open_file(path, 0), "r") if is_remote(path) else path
+    place = pa.PythonFile(open_file(path, 0), "r") if is_remote(path) else arrow_file(path)
     # Buffered and not pre-fetched: otherwise a row group is read whole.
     return pq.ParquetFile(place, buffer_size=_PAGE_BUFFER, pre_buffer=False, **options)
 
@@ -277,10 +278,14 @@ def _by_columns(
             with _refusing(path):
                 table = file.read_row_group(group, columns=columns, use_threads=False).combine_chunks()
                 table = pa.Table.from_batches([select(batch, columns) for batch in table.to_batches()])
-                with disk.naming(name), pa.ipc.new_file(name, table.schema) as writer:
+                with (
+                    disk.naming(name),
+                    pa.OSFile(os.fsencode(name), "wb") as target,
+                    pa.ipc.new_file(target, table.schema) as writer,
+                ):
                     writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
                 del table
-            pieces.append(pa.ipc.open_file(pa.memory_map(name)).read_all().combine_chunks())
+            pieces.append(pa.ipc.open_file(pa.memory_map(os.fsencode(name))).read_all().combine_chunks())
         names = [name for piece in pieces for name in piece.column_names]
         per_row = sum(piece.nbytes for piece in pieces) / max(1, entry.num_rows)
         step = max(1, min(_MAX_BATCH_ROWS, int(request.batch_bytes / max(per_row, 1))))

@@ -64,7 +64,7 @@ class Reject:
     def error(self) -> DataError:
         """Return the error that stops a run at this row."""
         place = f"{self.path}:{self.line}" if self.unit == "line" else f"{self.path}: row {self.line}"
-        cure = "fix the row, or set bad rows aside with --on-bad-row quarantine"
+        cure = "fix the row, or let ingest, fit or predict set bad rows aside: --on-bad-row quarantine"
         if self.reason.endswith(NOT_UTF8):
             cure = f"name the encoding of the file, such as --encoding latin-1, or {cure}"
         if NOT_A_NUMBER in self.reason:

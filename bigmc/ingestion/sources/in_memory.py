@@ -14,6 +14,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.sources.mixed_values import as_texts, loses_times, only_unicode
 from bigmc.ingestion.sources.source import Source
 from bigmc.store.shards.label_sets import column_of_indicator
+from bigmc.store.shards.memory_shard import refuse_unsound
 
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """Errors of Arrow for columns of pandas that it cannot convert."""
@@ -43,11 +44,10 @@ def in_memory(item: Any, name: str, labels: Any) -> Source:
         if labels is not None:
             raise DataError(f"{name}: a table cannot have separate labels", "name its label column")
         return Source(name, "table", item)
+    refuse_unsound(item, name)
     if scipy.sparse.issparse(item):
         # Rows of the other sparse layouts cannot be sliced; a CSR matrix is not copied.
         item, kind = scipy.sparse.csr_array(item), "sparse"
-    elif isinstance(item, np.ma.MaskedArray):
-        raise DataError(f"{name}: masked arrays are not supported", "fill or drop the masked values")
     elif isinstance(item, np.ndarray):
         item, kind = np.asarray(item), "array"
     elif hasattr(item, "dask") and hasattr(item, "chunks") and hasattr(item, "blocks"):

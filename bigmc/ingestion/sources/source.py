@@ -25,6 +25,7 @@ import scipy
 from bigmc.errors import DataError
 from bigmc.ingestion.sources.dialect import USUAL, UTF8, Dialect
 from bigmc.ingestion.sources.remote_file import BLOCK_BYTES, RemoteFile
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.layout import sha256
 from bigmc.store.files.object_store import is_remote
 
@@ -183,7 +184,7 @@ def open_text(file: TextFile) -> BinaryIO:
 def _open_decompressed(path: str) -> BinaryIO:
     compression = compression_of(path)
     if compression == "zstd" and not is_remote(path):
-        return cast(BinaryIO, pa.input_stream(path, compression=compression))
+        return cast(BinaryIO, pa.CompressedInputStream(arrow_file(path), compression))
     stream = open_file(path)
     match compression:
         case "gzip":

@@ -89,7 +89,7 @@ class Publication:
             contents = content_digests(self.recipe.sources) if digests is None else digests.result()
         extra_files += self._write_rejects(receipts)
         if not sum(entry.nnz for entry in entries):
-            raise DataError(f"{parts[0].path}: the rows have no features", "name columns that have values")
+            raise self._without_features()
         provenance = {"recipe": self.recipe.to_dict(), "bigmc": __version__}
         provenance |= {DIGESTS: contents} if contents else {}
         map = self.recipe.features.map
@@ -125,6 +125,13 @@ class Publication:
 
     def _receipt(self, part: Part) -> PartReceipt:
         return PartReceipt.read(part_folder(self.folder, part.index))
+
+    def _without_features(self) -> DataError:
+        features = self.recipe.features
+        cure = "name columns that have values"
+        if features.text and features.hasher is not None and features.hasher.analyzer == "word":
+            cure = "words have two letters or more: give --analyzer char for other texts"
+        return DataError(f"{self.parts[0].path}: the rows have no features", cure)
 
     def _classes(self, receipts: Sequence[PartReceipt]) -> list[object]:
         guessed = self.parts[0].format in TEXT_FORMATS - {"jsonl"}

@@ -15,6 +15,7 @@ from bigmc.ingestion.writing.pipeline import Crew, in_order
 from bigmc.lazy import LazyModule
 from bigmc.progress import Progress, ProgressCallback
 from bigmc.store.files import disk
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.layout import ROWS_TABLE, SHARDS, ShardEntry, file_entry, shard_folder
 from bigmc.store.files.work_file import damaged_work, made_once, read_work_table
 from bigmc.store.shards.disk_shard import SparseShard
@@ -125,7 +126,7 @@ def _move(shard: PartShard, target: Path) -> ShardEntry:
 
 def _schema(path: Path) -> pa.Schema:
     try:
-        return pq.read_schema(path)
+        return pq.read_schema(arrow_file(path))
     except (pa.ArrowException, OSError):
         raise damaged_work(path) from None
 
@@ -152,7 +153,7 @@ def _final_table(shard: PartShard) -> pa.Table:
     """Return a shard's table with the label codes of the dataset in the place of those of the part."""
     path = shard.folder / ROWS_TABLE
     if _is_final(path):
-        return pq.ParquetFile(path).read()
+        return pq.ParquetFile(arrow_file(path)).read()
     written = next(file for file in shard.entry.files if file.path == ROWS_TABLE)
     table = read_work_table(path, written)
     column = table.column("label")

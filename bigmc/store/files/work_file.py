@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from bigmc.errors import StoreError
 from bigmc.lazy import LazyModule
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.atomic import write_atomic
 from bigmc.store.files.layout import FileEntry, sha256
 from bigmc.store.files.untrusted import parse_json
@@ -22,7 +24,7 @@ pq = LazyModule("pyarrow.parquet")
 def write_work_file(path: Path, value: Any) -> None:
     """Write JSON data atomically."""
     text = json.dumps(value).encode()
-    write_atomic(path, _digest(text) + b"\n" + text)
+    write_atomic(path, _digest(path, text) + b"\n" + text)
 
 
 def read_work_file(path: Path, folder: Path | None = None) -> Any:
@@ -33,7 +35,7 @@ def read_work_file(path: Path, folder: Path | None = None) -> Any:
     """
     try:
         digest, _, text = path.read_bytes().partition(b"\n")
-        if digest == _digest(text):
+        if digest in (_digest(path, text), _digest_of_text(text)):
             return parse_json(text)
     except (FileNotFoundError, IsADirectoryError):
         pass
@@ -51,7 +53,7 @@ def read_work_table(path: Path, file: FileEntry) -> pa.Table:
     """Return a table, checked against its entry in a receipt; `StoreError` if it is missing or another."""
     if not path.is_file() or sha256(path) != file.sha256:
         raise damaged_work(path)
-    return pq.ParquetFile(path).read()
+    return pq.ParquetFile(arrow_file(path)).read()
 
 
 def damaged_work(path: Path, folder: Path | None = None) -> StoreError:
@@ -63,5 +65,11 @@ def damaged_work(path: Path, folder: Path | None = None) -> StoreError:
     )
 
 
-def _digest(text: bytes) -> bytes:
+def _digest(path: Path, text: bytes) -> bytes:
+    """Return the digest of the name and the text: with that of another file it is damaged."""
+    return _digest_of_text(os.fsencode(path.name) + b"\n" + text)
+
+
+def _digest_of_text(text: bytes) -> bytes:
+    """Return the digest that earlier versions wrote."""
     return hashlib.sha256(text).hexdigest().encode()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.lazy import LazyModule
+from bigmc.store.files.arrow_file import arrow_file
 from bigmc.store.files.layout import (
     MATRIX,
     ROWS_TABLE,
@@ -85,7 +86,7 @@ class StoredShard(ABC):
 
     def schema(self) -> pa.Schema:
         """Return the columns of `table`."""
-        return pq.read_schema(self.folder / ROWS_TABLE)
+        return pq.read_schema(arrow_file(self.folder / ROWS_TABLE))
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows.parquet, or the named columns of it."""
@@ -94,7 +95,7 @@ class StoredShard(ABC):
         path = self.folder / ROWS_TABLE
         names = None if columns is None else list(columns)
         try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            with pq.ParquetFile(arrow_file(path), page_checksum_verification=True) as file:
                 table = file.read(names)
                 groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
                 for column in (g.column(c) for g in groups for c in range(g.num_columns)):

@@ -58,6 +58,21 @@ class MemoryShard:
         return self._table if columns is None else self._table.select(list(columns))
 
 
+def refuse_unsound(values: Any, name: str) -> None:
+    """Raise `DataError` for a masked array, or a sparse matrix with indices outside of its shape.
+
+    NumPy drops a mask without a word. SciPy does not look at all indices, nor do kernels, which would read
+    and write beside their arrays.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise DataError(f"{name}: masked arrays are not supported", "fill or drop the masked values")
+    if scipy.sparse.issparse(values) and hasattr(values, "check_format"):  # compressed
+        try:
+            values.check_format(full_check=True)
+        except ValueError as error:
+            raise DataError(f"{name}: not a valid sparse matrix ({error})", "check its shape") from None
+
+
 def native_values(values: Any) -> Any:
     """Return an array in a type that scipy and the kernels take.
 
