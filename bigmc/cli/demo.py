@@ -9,7 +9,7 @@ import shlex
 import sysconfig
 import time
 import tokenize
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,8 @@ N_PACKAGES = 12
 LINES_PER_PACKAGE = 15_000
 FEWEST_LINES = 5_000
 SHORTEST_LINE = 16
-WORDS_SEARCHED, WORDS_SHOWN = 40, 8
+EXPLAINED = "n_samples, n_features = X.shape"
+CLASSES_SHOWN, WORDS_SHOWN = 2, 3
 MIN_PACKAGES, MIN_LINES = 8, 100_000
 FIT_SECONDS = 30
 
@@ -51,46 +52,54 @@ def run(
         f" {', '.join(counts)}"
     )
 
-    tell("\n2. bigmc ingest: hash words and word pairs into 2^18 columns, keep whole files in one split.")
-    made = api.ingest(
+    tell(
+        "\n2. bigmc fit: hash n-grams, keep whole files on one side, search the settings, train, calibrate,"
+        f" measure,\n   in {FIT_SECONDS} s at most."
+    )
+    fitted = api.fit(
         text,
-        dataset,
+        model,
+        dataset=dataset,
         text="line",
         label="package",
         group="file",
+        time_limit=FIT_SECONDS,
         memory_limit=memory_limit,
         progress=progress,
     )
-    info = made.info()
-    tell(_about_dataset(info))
-
-    tell(f"\n3. bigmc fit: search the settings, train, calibrate, measure, in {FIT_SECONDS} s at most.")
-    fitted = api.fit(dataset, model, time_limit=FIT_SECONDS, memory_limit=memory_limit, progress=progress)
+    data = api.open_dataset(dataset)
+    info = data.info()
+    tell(_about_dataset(info, data.features["hasher"]))
     tell(_about_fit(fitted, model))
 
-    tell("\n4. The same lines elsewhere.")
-    peer = peer_accuracy(text, made)
+    tell("\n3. The same lines elsewhere.")
+    peer = peer_accuracy(text, data)
     shares = fitted["baselines"]
     tell(
-        f"   scikit-learn, HashingVectorizer and SGDClassifier: {peer.accuracy:.3f} in {peer.seconds:.0f} s;"
-        f" always the largest class: {shares['largest_class']:.3f}"
+        f"   scikit-learn, HashingVectorizer of words and pairs, SGDClassifier: {peer.accuracy:.3f} in"
+        f" {peer.seconds:.0f} s; always the largest class: {shares['largest_class']:.3f}"
     )
 
-    tell("\n5. bigmc inspect: the words that speak most for each class.")
-    for entry in api.inspect(model, top=WORDS_SEARCHED)["classes"]:
-        tell(f"   {entry['label']:<18} {'  '.join(_words(entry['features'])[:WORDS_SHOWN])}")
+    tell(f"\n4. bigmc explain: what speaks for the package of the line {EXPLAINED!r}.")
+    for entry in api.explain(model, EXPLAINED, WORDS_SHOWN).classes[:CLASSES_SHOWN]:
+        words = "  ".join(f"{word.word} {word.value:+.2f}" for word in entry.words)
+        tell(f"   {entry.label}, probability {entry.probability:.3f}: {words}")
     page = folder / "lines.html"
     api.report(model, page, dataset=dataset, memory_limit=memory_limit, progress=progress)
-    tell(f"\n6. bigmc report: {page}")
+    tell(f"\n5. bigmc report: {page}")
     tell(f"\nEverything is in {folder}. Next, for example:")
-    tell(f"bigmc inspect {shlex.quote(str(model))} --top 5")
+    tell(f"bigmc explain {shlex.quote(str(model))} 'import numpy as np' --classes 2")
     return {"text": counts, "info": info, "fit": fitted, "peer": peer._asdict(), "report": str(page)}
 
 
-def _about_dataset(info: Mapping[str, Any]) -> str:
+def _about_dataset(info: Mapping[str, Any], hasher: Mapping[str, Any]) -> str:
+    unit = "words" if hasher["analyzer"] == "word" else "characters"
+    shortest, longest = hasher["ngrams"]
     return (
-        f"   {info['n_samples']:,} rows, {info['nnz']:,} non-zeros, {info['bytes'] / 1e6:.0f} MB on disk"
-        f" ({info['bytes'] / max(info['nnz'], 1):.2f} bytes per non-zero); splits {info['splits']}"
+        f"   {shortest} to {longest} {unit} in a row, hashed into 2^{hasher['hash_bits']} columns:"
+        f" {info['n_samples']:,} rows, splits {info['splits']};\n"
+        f"   {info['nnz']:,} non-zeros, {info['bytes'] / 1e6:.0f} MB on disk"
+        f" ({info['bytes'] / max(info['nnz'], 1):.2f} bytes per non-zero)"
     )
 
 
@@ -135,12 +144,6 @@ def _row_ids(dataset: Any) -> list[int]:
     for shard in dataset.shards:
         ids += shard.table(["row_id"]).column("row_id").to_pylist()
     return ids
-
-
-def _words(features: Sequence[Any]) -> list[str]:
-    """Return the names of features that speak for a class: a hashed word counts with its sign."""
-    named = [(f["weight"], f["names"][0]) for f in features if f["names"]]
-    return [str(name["name"]) for weight, name in named if weight * name["sign"] > 0]
 
 
 def collect(to: Path) -> dict[str, int]:
