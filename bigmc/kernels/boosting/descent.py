@@ -98,7 +98,7 @@ def _scale_lanes(typing, t, at, bits, set_value, clear_value):
 
 
 @intrinsic
-def _add_lanes(typing, t, at, bits, set_value, clear_value):
+def add_lanes(typing, t, at, bits, set_value, clear_value):
     """Add one of two terms to `LANES` elements of t."""
     return types.void(t, at, bits, set_value, clear_value), _pick_lanes(lambda builder: builder.fadd)
 
@@ -299,10 +299,10 @@ def add_bit_learners(words, weighted, scores):
         for w in range(row.shape[0]):
             bits = row[w]
             at = np.int64(w) * WORD
-            _add_lanes(target, at, bits, step, -step)
-            _add_lanes(target, at + 16, bits >> _16, step, -step)
-            _add_lanes(target, at + 32, bits >> _32, step, -step)
-            _add_lanes(target, at + 48, bits >> _48, step, -step)
+            add_lanes(target, at, bits, step, -step)
+            add_lanes(target, at + 16, bits >> _16, step, -step)
+            add_lanes(target, at + 32, bits >> _32, step, -step)
+            add_lanes(target, at + 48, bits >> _48, step, -step)
 
 
 @kernel
