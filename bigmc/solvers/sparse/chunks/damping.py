@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import slabs
+from bigmc.solvers.sparse.coefficients import slabs_of_weights
 from bigmc.solvers.sparse.state import Evaluated, State
 
 #: The first damping of sweeps for every chunk and at least, and its factor after a round.
@@ -109,7 +109,7 @@ def adapt(task: ChunkTask, state: State, reached: Evaluated | None, features: ND
     start, factors = state.anchor, state.own_damping
     if reached is None or start is None or len(factors) != len(features):
         return
-    for some in slabs(len(features)):
+    for some in slabs_of_weights(len(features), task.width):
         before, after = start.coef.take(features[some]), reached.coef.take(features[some])
         first = _slopes(task, before, after - before, start.gradient[some])
         last = -_slopes(task, after, before - after, reached.gradient[some])
