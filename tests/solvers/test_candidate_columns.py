@@ -204,3 +204,18 @@ def test_what_is_missing_waits_where_what_was_just_written_violates_more():
     # of two classes all gradients are known: none waits
     gradients.signed = True
     assert columns.missing(state, known, certified)
+
+
+def test_candidates_that_are_too_many_for_sweeps_are_in_one_layer():
+    """Stochastic steps take over, which go along one layer of increasing features."""
+    dataset = noisy()
+    plan = replace(ROOMY, most_candidates=12)
+    columns = CandidateColumns(task_of(dataset), plan)
+    weights = Coefficients(np.arange(100, 110), np.ones((10, 8)))
+    state = State(weights, np.zeros(5), chunked=True, history=[{}], layers=[np.arange(100, 111)])
+    state.norms = np.zeros(dataset.n_features, np.float32)
+    state.norms[[*range(5), *range(100, 111)]] = 2 * columns._task.alpha
+    known = np.flatnonzero(state.norms)
+    assert [layer.tolist() for layer in columns.choose(state, known[-12:])] == [[*range(100, 111)], [4]]
+    assert [layer.tolist() for layer in columns.choose(state, known)] == [known.tolist()]
+    assert columns.by_rows(replace(state, layers=[known]))

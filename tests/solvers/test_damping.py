@@ -1,6 +1,8 @@
 """How the damping of rounds over chunks follows what rounds gain."""
 
 import math
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.store.dataset import Dataset
 
 
 def begun(way, n_chunks=4, n_samples=1000):
@@ -100,6 +103,25 @@ def test_a_feature_that_lost_its_weights_but_wants_them_back_went_too_far():
     # at zero the penalty's slope back is .1: a gradient of .3 asks for weights
     factors = reached_by([1, 1, 1], [1, 1, 1], [0, 0, 0], ([0.3, 0.3, 0.3], [0.05, -0.1, -0.5]))
     assert factors == pytest.approx([0.625, 1.0, 2.0])
+
+
+def test_of_many_classes_the_weights_of_few_features_are_copied_at_once():
+    _, dataset = made(n=300, d=20)
+    task = task_of(dataset, "squared_hinge", alpha=0.1)
+    task = replace(task, dataset=Dataset.from_arrays(np.eye(800, 20), np.arange(800)))
+    features, rows = np.arange(1000), np.ones((1000, 800), np.float32)
+    start = Evaluated(
+        Coefficients(features, rows), np.zeros(800), 1.0, -rows, np.ones(1000), np.zeros(800), 1.0
+    )
+    state = State(start.coef, np.zeros(800), chunked=True, anchor=start)
+    state.own_damping = np.ones(1000, np.float32)
+    reached = replace(start, coef=Coefficients(features, 2 * rows))
+    tracemalloc.start()
+    damping.adapt(task, state, reached, features)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (state.own_damping == 0.5).all()
+    assert peak < 12e6  # some copies of a MB; in double precision all weights have 6.4
 
 
 def test_factors_of_features_that_stay_are_kept():

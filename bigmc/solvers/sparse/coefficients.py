@@ -8,13 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-#: Features whose weights are looked at together, where a copy of all would be too large.
-_SLAB = 1 << 11
+#: Bytes of the weights that are looked at together, in double precision, where a copy of all would be too
+#: large.
+_SLAB_BYTES = 1 << 20
 
 
-def slabs(n: int, size: int = _SLAB) -> Iterator[slice]:
-    """Cut `n` features, or other rows, into ranges that are worked on in turn."""
+def slabs(n: int, size: int) -> Iterator[slice]:
+    """Cut `n` rows into ranges that are worked on in turn."""
     return (slice(first, min(first + size, n)) for first in range(0, n, size))
+
+
+def slabs_of_weights(n: int, width: int) -> Iterator[slice]:
+    """Cut `n` features, with so many weights each, into ranges that are worked on in turn."""
+    return slabs(n, max(1, _SLAB_BYTES // (8 * width)))
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,12 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.objectives import Objective
-from bigmc.solvers.sparse.coefficients import Coefficients, slabs
-
-#: Features that are measured together.
-_MEASURED = 1 << 13
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs_of_weights
 
 
-def measured_together(groups: Iterable[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
-    """Cut groups of features into those that are measured together."""
-    return (group[some] for group in groups for some in slabs(len(group), _MEASURED))
+def measured_together(groups: Iterable[NDArray[np.int64]], width: int) -> Iterator[NDArray[np.int64]]:
+    """Cut groups of features, with so many weights each, into those that are measured together."""
+    return (group[some] for group in groups for some in slabs_of_weights(len(group), width))
 
 
 def measures_of(
@@ -48,7 +45,7 @@ def measures_of(
         Of all groups, one after the other.
     """
     measures, start = Measures(*np.empty((3, len(gradient)))), 0
-    for features in measured_together(groups):
+    for features in measured_together(groups, gradient.shape[1]):
         places = slice(start, start + len(features))
         out = Measures(*(array[places] for array in measures))
         objective.measure_gradients(alpha, gradient[places], coef.take(features), n_classes, out)

@@ -8,11 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs_of_weights
 from bigmc.solvers.sparse.columns import Columns
-
-#: Bytes of the weights that are made double precision together.
-_SLAB_BYTES = 1 << 20
 
 
 class WeightedColumns(NamedTuple):
@@ -42,6 +39,6 @@ class WeightedColumns(NamedTuple):
         for columns in holding:
             slots = coef.slots(columns.features)
             used = np.flatnonzero(slots >= 0)
-            for slab in slabs(len(used), max(1, _SLAB_BYTES // (8 * coef.rows.shape[1]))):
+            for slab in slabs_of_weights(len(used), coef.rows.shape[1]):
                 some = used[slab]
                 yield cls(columns, some, coef.rows[slots[some]].astype(np.float64, copy=False))

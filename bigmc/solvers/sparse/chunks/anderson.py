@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs_of_weights
 from bigmc.solvers.sparse.state import PastRound, State
 from bigmc.solvers.sparse.steps.chunk_parts import is_frequent
 
@@ -97,7 +97,7 @@ def next_weights(
     """
     last, n = rounds[-1], len(rounds)
     features, products = last.end.features, np.zeros((n, n))
-    for some in slabs(len(features)):
+    for some in slabs_of_weights(*last.end.rows.shape):
         scale = np.sqrt(np.maximum(curvature[some], 0.0))[:, None]
         moves = np.stack([(own.moves_of(features[some]) * scale).ravel() for own in rounds])
         products += moves @ moves.T
@@ -108,7 +108,7 @@ def next_weights(
     if factors[-1] < _LEAST_OF_LAST:
         return None
     rows = np.zeros((len(features), last.end.rows.shape[1]))
-    for some in slabs(len(features)):
+    for some in slabs_of_weights(*last.end.rows.shape):
         for factor, own in zip(factors, rounds, strict=True):
             rows[some] += factor * own.end.take(features[some])
     return Coefficients(features, rows), factors @ np.stack([own.intercept for own in rounds])

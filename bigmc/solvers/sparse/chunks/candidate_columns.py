@@ -147,8 +147,9 @@ class CandidateColumns:
             wanted[np.lexsort((-norms, -rank))[first:]] = False
         candidates = features[wanted]
         new = np.setdiff1d(candidates, joined(state))
-        full = sum(map(len, state.layers)) + len(new) > most
-        if full or len(state.layers) >= _MOST_LAYERS or self.by_rows(state):
+        total = sum(map(len, state.layers)) + len(new)
+        # stochastic steps go along one layer, whose features increase
+        if total > most or len(state.layers) >= _MOST_LAYERS or self._plan.goes_by_rows(total):
             return [candidates]
         return [*state.layers, new] if len(new) else state.layers
 

@@ -13,18 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import slabs
+from bigmc.solvers.sparse.coefficients import slabs_of_weights
 from bigmc.solvers.sparse.state import Evaluated, State
 
-#: The first damping of sweeps for every chunk and at least, and its factor after a round.
-_SWEEPS, _LEAST_OF_SWEEPS, _DECAY_OF_SWEEPS = 0.6, 1.0, 0.85
+#: The first damping of sweeps for every chunk and at least.
+_SWEEPS, _LEAST_OF_SWEEPS = 0.6, 1.0
 #: The first damping of stochastic steps with so many samples, and the power of their number by which it
 #: falls: what holds them is the root of a sum of squares (`stochastic_rounds`), and more samples need less of
 #: it. With a thousand samples 1.0 was best of 0.4 and 1.0, with a million 0.4.
 _STEPS, _SAMPLES, _POWER = 1.0, 1000, 0.125
-#: Its factor after a round; shares of what the round before gained, with less than which the damping stays as
-#: it is, or grows; and what it is at least, in units of one with which a round came to worse weights.
-_DECAY_OF_STEPS, _FAIR, _POOR, _ABOVE_WORSE = 0.7, 0.3, 0.1, 1.5
+#: The factor after a round.
+_DECAY = 0.7
+#: Of stochastic steps: shares of what the round before gained, with less than which the damping stays as it
+#: is, or grows; and what it is at least, in units of one with which a round came to worse weights.
+_FAIR, _POOR, _ABOVE_WORSE = 0.3, 0.1, 1.5
 #: The least damping, and its factor where a round gained nothing.
 _LEAST, _GROWTH = 0.02, 2.0
 #: Least and largest factor of the damping of one feature, and of its change after a round.
@@ -49,12 +51,13 @@ def begin(state: State, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
 
 def lower(state: State, kind: RoundKind, gain: float) -> None:
     """Set the damping after a round that gained this share of the objective; the state has the last gain."""
-    if kind is RoundKind.SWEEPS:
-        factor = _DECAY_OF_SWEEPS
-    elif state.gain > 1.0 or gain >= _FAIR * state.gain:  # there was none before, or noise takes little
-        factor = _DECAY_OF_STEPS
+    steady = state.gain > 1.0 or gain >= _FAIR * state.gain  # there was none before, or noise takes little
+    if kind is RoundKind.SWEEPS or steady:
+        factor = _DECAY
+    elif gain >= _POOR * state.gain:
+        factor = 1.0
     else:
-        factor = 1.0 if gain >= _POOR * state.gain else _GROWTH
+        factor = _GROWTH
     state.damping = max(state.least_damping, factor * state.damping)
 
 
@@ -109,7 +112,7 @@ def adapt(task: ChunkTask, state: State, reached: Evaluated | None, features: ND
     start, factors = state.anchor, state.own_damping
     if reached is None or start is None or len(factors) != len(features):
         return
-    for some in slabs(len(features)):
+    for some in slabs_of_weights(len(features), task.width):
         before, after = start.coef.take(features[some]), reached.coef.take(features[some])
         first = _slopes(task, before, after - before, start.gradient[some])
         last = -_slopes(task, after, before - after, reached.gradient[some])

@@ -135,7 +135,7 @@ def distance(task: ChunkTask, point: Evaluated, layers: Sequence[NDArray[np.int6
     """
     ridge, start, gap = task.objective.ridge, 0, 0.0
     largest = float(np.linalg.norm(point.intercept_gradient)) if task.fit_intercept else 0.0
-    for features in measured_together(layers):
+    for features in measured_together(layers, task.width):
         out = Measures(*np.empty((3, len(features))))
         gradient, rows = point.gradient[start : start + len(features)], point.coef.take(features)
         task.objective.measure_gradients(task.alpha, gradient, rows, task.n_classes, out)

@@ -29,7 +29,7 @@ from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.stochastic_start import RATE, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs, slabs_of_weights
 from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
@@ -234,7 +234,7 @@ class RowSteps:
         variance_reduced.catch_up(self._weight, self._level_sums, self._level)
         strength, kept = Strength(task.alpha, task.objective.ridge, self._weight), []
         rows = self._own.weights  # no longer wanted
-        for slab in slabs(len(rows)):
+        for slab in slabs_of_weights(*rows.shape):
             sums = Sums(*(array[slab] for array in self._sums))
             stochastic.fill_weights(penalty, strength, sums, rows[slab])
             kept.append(np.flatnonzero(rows[slab].any(axis=1)) + slab.start)
@@ -244,7 +244,7 @@ class RowSteps:
             strength = Strength(0.0, 0.0, self._weight)
             stochastic.fill_weights(penalty, strength, self._level_sums, step)
         coef: NDArray[Any] = np.zeros((len(used), task.width), np.float32)
-        for slab in slabs(len(used)):
+        for slab in slabs_of_weights(*coef.shape):
             coef[slab, : rows.shape[1]] = rows[used[slab]]
         return Point(Coefficients(self._features[used], coef), self._anchor.intercept + step[0])
 
@@ -299,6 +299,6 @@ def _slices(rows: SparseRows) -> Iterator[SparseRows]:
 def _dense(coef: Coefficients, features: NDArray[np.int64], width: int) -> NDArray[np.float32]:
     """Return the weights of features, zeros included, in the columns of the sums."""
     rows = np.zeros((len(features), width), np.float32)
-    for slab in slabs(len(features)):
+    for slab in slabs_of_weights(*rows.shape):
         rows[slab] = coef.take(features[slab])[:, :width]
     return rows

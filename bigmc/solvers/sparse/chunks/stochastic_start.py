@@ -18,7 +18,7 @@ from bigmc.kernels.linear.simd import LANES, padded_classes
 from bigmc.kernels.linear.stochastic import Strength, Sums
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, Part, RowSamples
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs_of_weights
 from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.scratch.shard_blocks import Block
 from bigmc.solvers.sparse.scratch.spill import Spill
@@ -149,7 +149,7 @@ class StochasticSteps:
         task, objective = self._task, self._task.objective
         n, penalty = len(self._table), objective.penalty.kernel
         norms, used = np.zeros(n), np.zeros(n, bool)
-        for some in slabs(n):
+        for some in slabs_of_weights(n, task.width):
             sums = Sums(*(array[some] for array in self._sums))
             used[some] = self._weights_of(sums).any(axis=1)
             scale = np.full(len(sums.rates), 1.0 / max(self._weight, 1e-300))
@@ -158,7 +158,7 @@ class StochasticSteps:
         if most is not None and len(kept) > most:
             kept = np.sort(kept[np.argsort(-norms[kept], kind="stable")[:most]])
         rows: NDArray[Any] = np.empty((len(kept), task.width), np.float32)
-        for some in slabs(len(kept)):
+        for some in slabs_of_weights(*rows.shape):
             rows[some] = self._weights_of(Sums(*(array[kept[some]] for array in self._sums)))
         step = np.zeros((1, task.n_classes))
         if task.fit_intercept:

@@ -13,16 +13,13 @@ from numpy.typing import NDArray
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.solvers.loop import RunContext
-from bigmc.solvers.sparse.coefficients import Coefficients, slabs
+from bigmc.solvers.sparse.coefficients import Coefficients, slabs_of_weights
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem, check_labels
 from bigmc.solvers.sparse.run import Task
 from bigmc.solvers.sparse.scratch.chunk import Chunk, Samples
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.steps.descent import Descent
-
-#: Features whose part of the objective is computed at once.
-_SLAB = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class ChunkTask(Task):
             If it is not finite.
         """
         upper = margins.total_loss / self.weight_sum
-        for some in slabs(len(coef.rows), _SLAB):
+        for some in slabs_of_weights(*coef.rows.shape):
             rows = coef.rows[some].astype(np.float64, copy=False)
             upper += self.objective.regulariser(self.alpha, rows)
         if not np.isfinite(upper):
