@@ -109,7 +109,7 @@ CASES = {
     "one class": ("one.csv " + TEXT, ["only the class 'b'", "two classes"]),
     "no rows": ("header.csv " + TEXT, ["header.csv", "no rows"]),
     "empty file": ("empty.csv " + TEXT, ["empty.csv", "empty"]),
-    "no features": ("blank.csv " + TEXT, ["blank.csv", "no features"]),
+    "no features": ("blank.csv " + TEXT, ["blank.csv", "no features", "--analyzer char"]),
     "open quote": ("quote.csv " + TEXT, ["quote.csv:2", "never closed"]),
     "column twice": ("twice.csv " + TEXT, ["twice.csv", "2 columns", "'text'"]),
     "no header": ("bare.csv " + TEXT, ["bare.csv", "no column 'text'", "name all columns with --columns"]),

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from bigmc.engine.processes import trim, trim_if_full
 from bigmc.errors import DataError
+from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.columns.labels import LabelTypes, agree_on_sets, extend_classes, merge_classes, recode
 from bigmc.ingestion.hashing.feature_names import merge_names
 from bigmc.ingestion.memory import FIXED_COST
@@ -89,7 +90,7 @@ class Publication:
             contents = content_digests(self.recipe.sources) if digests is None else digests.result()
         extra_files += self._write_rejects(receipts)
         if not sum(entry.nnz for entry in entries):
-            raise DataError(f"{parts[0].path}: the rows have no features", "name columns that have values")
+            raise DataError(f"{parts[0].path}: the rows have no features", _cure(self.recipe.features))
         provenance = {"recipe": self.recipe.to_dict(), "bigmc": __version__}
         provenance |= {DIGESTS: contents} if contents else {}
         map = self.recipe.features.map
@@ -191,3 +192,10 @@ class Publication:
             for table in self._tables(receipts, REJECTS):
                 writer.write_table(table)
         return [REJECTS]
+
+
+def _cure(features: FeatureSpec) -> str:
+    """Return what to do where no row has a feature."""
+    if features.text and features.hasher is not None and features.hasher.analyzer == "word":
+        return "name columns that have values; texts without words of two letters need --analyzer char"
+    return "name columns that have values"
