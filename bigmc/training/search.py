@@ -14,6 +14,9 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.progress import Progress, ProgressCallback, silent
@@ -32,6 +35,10 @@ and other ridges remove a quarter of the errors of the first model."""
 MOST_SPREAD = 1e4
 """Maximum ratio of the largest to the smallest deviation of columns for trying a table unscaled: above it, a
 ridge shrinks small columns, not large ones, and training takes a hundred times as long."""
+LARGE = 10.0
+"""Geometric mean of the deviations of columns above which a table is not tried unscaled: a ridge then shrinks
+weights a hundredth as much or less. On images of 62 signs, with values up to 255, that trial took four times
+as long as the scaled one, and .896 of the held-out rows were right instead of .908."""
 HOPELESS = 0.1
 """Relative excess of the log loss of logistic regression over the best hinge above which no other ridge of it
 is tried, unless more labels are right by a standard error."""
@@ -138,7 +145,7 @@ class Search:
 
     def _weighting(self, best: Trial) -> Trial:
         scale = self.validation.sample.column_scale() if best.candidate.weighting == "scaled" else None
-        if scale is not None and scale.max() > MOST_SPREAD * scale.min():
+        if scale is not None and (scale.max() > MOST_SPREAD * scale.min() or _are_large(scale)):
             return best
         for name in list(self._weightings)[1:]:
             best = self.better(best, self.trial_of(replace(best.candidate, weighting=name), best, best))
@@ -276,6 +283,11 @@ class Search:
         fits = time.monotonic() + seconds <= self._ends - self._reserved
         self.lacked_time |= not fits
         return fits
+
+
+def _are_large(scale: NDArray[np.float32]) -> bool:
+    """Return whether columns are large on average, by one over the deviation of each."""
+    return bool(-np.log(scale, dtype=np.float64).mean() > math.log(LARGE))
 
 
 class _TimeIsOver(Exception):

@@ -127,10 +127,9 @@ class Publication:
         return PartReceipt.read(part_folder(self.folder, part.index))
 
     def _without_features(self) -> DataError:
-        features = self.recipe.features
-        cure = "name columns that have values"
+        features, cure = self.recipe.features, "name columns that have values"
         if features.text and features.hasher is not None and features.hasher.analyzer == "word":
-            cure = "words have two letters or more: give --analyzer char for other texts"
+            cure += "; texts without words of two letters need --analyzer char"
         return DataError(f"{self.parts[0].path}: the rows have no features", cure)
 
     def _classes(self, receipts: Sequence[PartReceipt]) -> list[object]:
