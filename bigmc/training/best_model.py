@@ -56,8 +56,7 @@ def with_class_scales(winner: Winner, search: Search, trial_seconds: float) -> W
 
     Only ridge models of single labels have them, and only if there is time for the trainings. Where groups
     are held out, the classes are not as frequent among these rows as among others, and offsets would adapt
-    to that: of lines of code by package, in files that were held out, 1 of 100 fewer were
-    right with them.
+    to that: of lines of code by package, in files that were held out, 1 of 100 fewer were right with them.
     """
     validation, candidate, size = search.validation, winner.candidate, winner.size
     if (
