@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import scipy
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
+from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.writing.splits import row_fractions
@@ -167,8 +169,8 @@ def choose_for_texts(
     choices = [cut._replace(words_by_column=apart) for apart in _by_column(sample) for cut in cuts]
     trials = _Trials(sample, min(bits, 18), memory)
     curves: dict[Hashing, tuple[Point, ...]] = dict.fromkeys(choices, ())
-    ends = time.monotonic() + PILOT_SHARE * seconds
     trials.survey(choices)
+    ends = time.monotonic() + PILOT_SHARE * seconds
     left = list(choices) if math.isinf(seconds) else trials.in_time(choices, n_rows, seconds)
     if len(left) == 1:
         return Pilot(left[0], bits, {})
@@ -222,11 +224,17 @@ class _Trials:
         self._limits = Limits(memory, work=PILOT_WORK, few_rows=few)
 
     def survey(self, choices: Sequence[Hashing]) -> None:
-        """Count the entries of some rows, as many as there is memory for, by each choice."""
+        """Count the entries of some rows, as many as there is memory for, by each choice.
+
+        A model of them follows, for which kernels are compiled that trials would wait for.
+        """
         row_bytes = self._texts.nbytes / self._n_rows
         by_memory = self._memory / (TEXT_SHARE * _BYTES_PER_ENTRY * row_bytes)
+        chosen = np.sort(self._order[: min(SURVEYED_ROWS, max(int(by_memory), FEWEST_ROWS))])
         for choice in choices:
-            self._hashed(choice, np.sort(self._order[: min(SURVEYED_ROWS, max(int(by_memory), FEWEST_ROWS))]))
+            rows = self._hashed(choice, chosen)
+        with suppress(DataError):  # they may be of one class
+            Validation(rows, ThreadEngine(), self._limits).quality(Candidate(None))
 
     def in_time(self, choices: Sequence[Hashing], n_rows: int, seconds: float) -> list[Hashing]:
         """Return the choices whose models can be trained in time; that with the fewest entries always."""

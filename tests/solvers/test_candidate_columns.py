@@ -94,7 +94,7 @@ def test_candidates_without_use_are_dropped():
 
 @cache
 def uninterrupted():
-    dataset, options = noisy(), {"alpha": 0.1, "tol": 1e-5}
+    dataset, options = noisy(), {"alpha": 0.1, "tol": 1e-6}
     return dataset, options, run(dataset, ROOMY, **options)[0]
 
 
