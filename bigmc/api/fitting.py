@@ -119,7 +119,7 @@ def fit(
     from bigmc.store.files.outputs import Output, OutputKind, refuse_inputs
     from bigmc.training.fit import Fit, refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
-    from bigmc.training.limits import Limits, engine_for, tidy_after
+    from bigmc.training.limits import Limits, engine_for, kept_after_freeing, tidy_after
     from bigmc.training.request import FitRequest, Splits
 
     started = time.monotonic()
@@ -138,7 +138,7 @@ def fit(
     kinds = ColumnKinds({})
     with (
         resources_of(memory_limit, engine, progress) as resources,
-        prompt_release(),
+        prompt_release(resources.memory_limit),
         Ahead(resources.engine) as ahead,
     ):
         limit = resources.memory_limit
@@ -157,7 +157,7 @@ def fit(
         thresholds = Thresholds(label_thresholds)
         splits = Splits("train", "test", refit and "test" in data.splits, thresholds)
         limits = Limits(limit, seconds, max_features, asked_seconds=asked_seconds)
-        with prompt_release():  # ingest keeps freed memory; the rest of a fit should not
+        with prompt_release(kept_after_freeing(data, limit)):
             own_engine = engine_for(data, resources.engine)
             result = Fit(FitRequest(data, target, splits, limits, own_engine, progress)).run()
     result["columns"] = _columns(data.features, kinds.left_out)

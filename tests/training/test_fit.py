@@ -244,7 +244,7 @@ def test_columns_of_very_unlike_sizes_are_tried_in_units_of_their_deviation_alon
 @pytest.mark.parametrize(("unit", "weightings"), [(5.0, {"scaled", "counts"}), (20.0, {"scaled"})])
 def test_large_columns_are_tried_in_units_of_their_deviation_alone(unit, weightings):
     """Unscaled, a ridge would hardly shrink their weights."""
-    X = RNG.normal(size=(200, 3))
+    X = np.random.default_rng(1).normal(size=(200, 3))
     data = Dataset.from_arrays(unit * X, (X[:, 0] > 0).astype(int), features={"dense": ["a", "b", "c"]})
     course = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
     assert {trial.candidate.weighting for trial in course.trials} == weightings
