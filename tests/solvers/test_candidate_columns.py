@@ -12,11 +12,12 @@ from test_chunk_rounds import PLAN, Stopping, replace, run
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.loop import RunContext, load
-from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, most_wanted
+from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.feature_sets import most_wanted
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import State
@@ -183,27 +184,50 @@ def test_the_most_wanted_features_are_those_that_sorting_puts_first(n):
     np.testing.assert_array_equal(most_wanted(ranks.copy, n), expected)
 
 
-def test_what_is_missing_waits_where_what_was_just_written_violates_more():
+def test_what_is_missing_waits_where_what_was_just_written_violates_more_and_the_next_pass_has_room():
     dataset = noisy()
-    columns, alpha = CandidateColumns(task_of(dataset), PLAN), task_of(dataset).alpha
+    plan = replace(ROOMY, free_bytes=100 << 20, chunk_bytes=1 << 20)
+    columns, alpha = CandidateColumns(task_of(dataset), plan), task_of(dataset).alpha
+    columns._spill = opened(dataset, 4, 0)
+    columns._spill.add(np.arange(10))
     state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
     state.layers, written = [np.arange(10), np.array([40, 41])], np.array([40, 41])
     state.norms = np.zeros(dataset.n_features, np.float32)
     known, gradients = np.arange(30), SimpleNamespace(signed=False)
     certified = SimpleNamespace(written=written, sums=gradients)
-    assert not columns.missing(state, known, certified)  # nothing is
-    state.norms[5] = 9 * alpha  # a candidate
-    state.norms[[200, 300]] = 5 * alpha  # bounds, not gradients
-    assert not columns.missing(state, known, certified)
-    state.norms[[20, 21]] = 1.25 * alpha
-    assert columns.missing(state, known, certified)
-    state.norms[[40, 41]] = 1.45 * alpha
-    assert columns.missing(state, known, certified)
-    state.norms[[40, 41]] = 1.55 * alpha
-    assert not columns.missing(state, known, certified)
-    # of two classes all gradients are known: none waits
-    gradients.signed = True
-    assert columns.missing(state, known, certified)
+    try:
+        assert not columns.missing(state, known, certified)  # nothing is
+        state.norms[5] = 9 * alpha  # a candidate
+        state.norms[[200, 300]] = 5 * alpha  # bounds, not gradients
+        assert not columns.missing(state, known, certified)
+        state.norms[[20, 21]] = 1.25 * alpha
+        assert columns.missing(state, known, certified)
+        state.norms[[40, 41]] = 1.45 * alpha
+        assert columns.missing(state, known, certified)
+        state.norms[[40, 41]] = 1.55 * alpha
+        assert not columns.missing(state, known, certified)
+        columns._plan = replace(plan, most_candidates=14)  # both fit beside the twelve
+        assert not columns.missing(state, known, certified)
+        columns._plan = replace(plan, most_candidates=13)
+        assert columns.missing(state, known, certified)
+        columns._plan = plan
+        # of two classes all gradients are known: none waits
+        gradients.signed = True
+        assert columns.missing(state, known, certified)
+    finally:
+        columns.close()
+
+
+@pytest.mark.parametrize(("most", "found"), [(400, [250, 300, 301]), (5, [300, 301]), (3, [])])
+def test_features_of_large_bounds_become_candidates_where_there_is_memory_for_them(most, found):
+    dataset = noisy()
+    columns, alpha = CandidateColumns(task_of(dataset), replace(PLAN, most_candidates=most)), 0.1
+    state = State(Coefficients(np.array([2]), np.ones((1, 8))), np.zeros(5), chunked=True)
+    state.norms = np.zeros(dataset.n_features, np.float32)
+    state.norms[[3, 4, 5]] = [3 * alpha, 0.9 * alpha, 0.1 * alpha]  # known, of which two are candidates
+    state.norms[[250, 300, 301, 302]] = [1.5 * alpha, 2 * alpha, 5 * alpha, 0.9 * alpha]
+    known = np.array([2, 3, 4, 5])
+    assert columns.with_doubted(state, known).tolist() == [*known, *found]
 
 
 def test_candidates_that_are_too_many_for_sweeps_are_in_one_layer():

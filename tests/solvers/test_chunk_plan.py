@@ -45,6 +45,14 @@ WORDS = Size(
 )  # fmt: skip
 
 
+def test_workers_leave_memory_for_candidates_where_the_limit_is_small():
+    """With large blocks there were 1,800 of them at 60 MB, and passes named a few hundred at a time."""
+    size = replace(WORDS, n_samples=313_000, nnz=25_000_000, n_shards=6, largest_shard=4_200_000, itemsize=2)
+    plan = plan_chunks(60 * 10**6, 1, 52_219, size)
+    assert plan.most_candidates > 5000
+    assert plan.most_gradients(plan.beside_workers(0, 2000)) > 2000
+
+
 @pytest.mark.parametrize("limit", [64, 100, 128, 150, 200, 400, 1000, 4000])
 def test_what_passes_keep_does_not_depend_on_the_workers_but_fits_beside_all_of_them(limit):
     """Candidates follow from the gradients that are kept, and models have the same bits for any number."""

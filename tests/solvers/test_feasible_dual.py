@@ -68,7 +68,7 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
     try:
         spill.add(np.arange(40))
         anchor = evaluate_by_columns(task, spill, start, near.intercept)
-        found = nearly_feasible(task, spill, anchor)
+        found = nearly_feasible(task, spill, anchor, 1 << 20)
         assert len(found) == n_moved
         moved = [places_of(dataset, spill, own) for own in found]
     finally:
@@ -103,7 +103,7 @@ def test_a_chunk_that_cannot_make_up_for_the_others_gives_no_point_with_huge_wei
     try:
         spill.add(np.arange(40))
         anchor = evaluate_by_columns(task, spill, Coefficients.zeros(task.width), np.zeros(N_CLASSES))
-        found = nearly_feasible(task, spill, anchor)
+        found = nearly_feasible(task, spill, anchor, 1 << 20)
     finally:
         spill.close()
     assert all(np.abs(moved.coef.rows).max(initial=0.0) < 1e3 for moved in found)
@@ -132,7 +132,7 @@ def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_with
     try:
         spill.add(np.arange(16))
         anchor = evaluate_by_columns(task, spill, start, np.zeros(N_CLASSES))
-        found = nearly_feasible(task, spill, anchor)
+        found = nearly_feasible(task, spill, anchor, 1 << 20)
         places = [places_of(dataset, spill, own) for own in found]
     finally:
         spill.close()
@@ -165,7 +165,7 @@ def test_other_chunks_take_back_what_the_first_cannot(loss, residuals_of, alpha,
     try:
         spill.add(np.arange(40))
         anchor = evaluate_by_columns(task, spill, start, near.intercept)
-        first, dual = nearly_feasible(task, spill, anchor), dual_point(task, plan, spill, anchor)
+        first, dual = nearly_feasible(task, spill, anchor, 1 << 20), dual_point(task, plan, spill, anchor)
         places = [places_of(dataset, spill, own) for own in dual.moved]
     finally:
         spill.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
 from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, evaluate_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.feature_sets import union
+from bigmc.solvers.sparse.feature_sets import most_wanted, union
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms, RowsOf
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated, State
@@ -249,19 +249,43 @@ class CandidateColumns:
             return np.flatnonzero(certified.sums.norms > np.float32(_CANDIDATE * self._task.alpha))
         return union(certified.chosen, certified.measured.doubted)
 
+    def with_doubted(self, state: State, features: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return these features, and others whose bounds exceed the penalty, as many as there is memory for.
+
+        Those of the largest bounds come first. Most are rare features, all samples of which pull the same
+        way: their bounds are close to their gradients, which only a pass more would find.
+        """
+        assert state.norms is not None
+        norms, alpha = state.norms, np.float32(self._task.alpha)
+        wanted = (norms[features] > _CANDIDATE * alpha) | (state.coef.slots(features) >= 0)
+        n_free = self._plan.most_candidates - int(np.count_nonzero(wanted))
+
+        def ranks() -> NDArray[np.float32]:
+            found: NDArray[np.float32] = norms - alpha
+            found[features] = -1.0
+            return found
+
+        return union(features, most_wanted(ranks, n_free))
+
     def missing(self, state: State, features: NDArray[np.int64], certified: Certified) -> bool:
         """Return whether too many of these features violate optimality and are no candidates.
 
-        The next pass may write them on its way: they can wait where those that the last one wrote, which are
-        among the candidates, violate more. None waits where norms have signs: all are known then, and the
-        bound of the next pass would go by them. On categoricals it was .36 below the objective, and .0099
-        without waiting.
+        The next pass may write them on its way, if they fit: they can wait where those that the last one
+        wrote, which are among the candidates, violate more. None waits where norms have signs: all are known
+        then, and the bound of the next pass would go by them. On categoricals it was .36 below the objective,
+        and .0099 without waiting.
         """
         assert state.norms is not None
         excess = state.norms - np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
         np.maximum(excess, 0.0, out=excess)
-        left = float(excess[np.setdiff1d(features, joined(state))].sum())
-        others = 0.0 if certified.sums.signed else float(excess[certified.written].sum())
+        before = joined(state)
+        outside = np.setdiff1d(features, before)
+        outside = outside[excess[outside] > 0.0]
+        left, others = float(excess[outside].sum()), 0.0
+        if not certified.sums.signed and len(certified.written):
+            nnz = int(self._entries(outside).sum() + self._entries(before).sum())
+            if self._extensible(state) and self._fits(len(before) + len(outside), nnz):
+                others = float(excess[certified.written].sum())
         return left > _CAN_WAIT * others
 
     def known_features(self, state: State) -> NDArray[np.int64]:
@@ -352,30 +376,6 @@ class CandidateColumns:
     def _most_gradients(self) -> int:
         size = self._spill.size if self._spill is not None else (0, 0)
         return self._plan.most_gradients(self._plan.beside_workers(*size))
-
-
-def most_wanted(ranks: Callable[[], NDArray[Any]], n: int) -> NDArray[np.int64]:
-    """Return the `n` features of the largest ranks, increasing, but for those of negative ranks.
-
-    There are many features: their ranks are made twice because the first are put in another order, which
-    takes half the memory of a copy, and a third of sorting places.
-
-    Parameters
-    ----------
-    ranks : callable
-        Makes a rank for each feature, as a new array.
-    n : int
-    """
-    put_in_order = ranks()
-    n = min(n, int(np.count_nonzero(put_in_order >= 0)))
-    if n < 1:
-        return np.empty(0, np.int64)
-    put_in_order.partition(len(put_in_order) - n)
-    least = put_in_order[len(put_in_order) - n]
-    del put_in_order
-    found = ranks()
-    more = np.flatnonzero(found > least)
-    return union(more, np.flatnonzero(found == least)[: n - len(more)])
 
 
 def joined(state: State) -> NDArray[np.int64]:

@@ -27,8 +27,9 @@ from bigmc.solvers.sparse.state import Evaluated
 #: Chunks that take back what the first leave, at most, and in a row without success; and what may be left, in
 #: units of the tolerance.
 _MOST_FURTHER, _IN_VAIN, _LEFT = 24, 5, 0.5
-#: Bytes that weights of moved samples may take: this part of what is free, or so many.
-_MOVED, _MOVED_BYTES = 16, 1 << 20
+#: Bytes that weights of moved samples may take: this part of what is free, or so many. Half of it is for the
+#: chunks that share the violations: m of them take 1/m of what one takes from the bound.
+_MOVED, _MOVED_BYTES = 8, 2 << 20
 #: What samples of a chunk may make up for, in units of their share of a feature's entries and of alpha; where
 #: a chunk leaves more than half, it is features too rare for that, and the next may do so much more.
 _MADE_UP, _MORE = 1.0, 4.0
@@ -106,7 +107,7 @@ class _Chunks:
 
     def nearly_feasible(self, point: Evaluated) -> list[MovedSamples]:
         """Return weights for the samples of one chunk, or a few, see `feasible_dual.nearly_feasible`."""
-        found = nearly_feasible(self._task, self._spill, point, most_features=self._most_features)
+        found = nearly_feasible(self._task, self._spill, point, self._most_bytes // 2, self._most_features)
         return self._kept(found)
 
     def _taken_back(self, point: Evaluated, number: int, made_up: float) -> list[MovedSamples]:

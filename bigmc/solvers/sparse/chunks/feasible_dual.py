@@ -59,8 +59,8 @@ _FEWEST_ENTRIES, _MADE_UP = 16, 0.3
 #: Entries of the samples whose dual variables are moved: of a larger chunk it is some pieces, but no fewer
 #: than these.
 _MOST_ENTRIES, _FEWEST_PIECES = 1 << 22, 4
-#: Bytes of the weights of several chunks, at most, and how many of these may fail.
-_MOST_BYTES, _FAILURES = 1 << 20, 2
+#: Chunks that may fail, where several share the violations.
+_FAILURES = 2
 #: Violation that sweeps over the features beside them end at, in units of alpha and of the tolerance.
 _TARGET = 0.25
 #: Entries that these visit, and projections after them, in all entries and at least; with more than so many
@@ -114,6 +114,7 @@ def nearly_feasible(
     task: ChunkTask,
     spill: Spill,
     anchor: Evaluated,
+    most_bytes: int,
     most_features: int | None = None,
 ) -> list[MovedSamples]:
     """Return a dual point near that of the anchor that is feasible by the intercept and by the candidates.
@@ -129,12 +130,14 @@ def nearly_feasible(
     spill : Spill
     anchor : Evaluated
         Of the weights that the spill's candidates have.
+    most_bytes : int
+        What the weights of several chunks may take.
     most_features : int, optional
         Candidates whose weights change, if there are more in the one layer of the spill.
     """
     movable = Movable.of(task, spill, anchor, most_features)
     needed = _needed_entries(task, movable, _MADE_UP)
-    together, found = _n_together(task, spill, anchor), list[MovedSamples]()
+    together, found = _n_together(task, spill, anchor, most_bytes), list[MovedSamples]()
     for number in range(spill.n_chunks if together > 1 else 0):
         chunk = _MovedChunk(number, together)
         if moved := _moved(task, spill, movable, needed, chunk, [_Attempt.CANDIDATES]):
@@ -219,6 +222,7 @@ def _moved(
             for part in parts:
                 rows[part.layer][part.places] = part.rows
             features, changed = _changed(anchor.coef, layers, rows)
+            changed = changed.astype(task.dtype)  # more exact than the scores they are for need not be
             return MovedSamples(frozenset(pieces), anchor.coef, features, changed, level, left)
     return None
 
@@ -242,11 +246,11 @@ def _changed(
     return features, np.concatenate([own[at] for own, at in zip(rows, changed, strict=True)])
 
 
-def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated) -> int:
+def _n_together(task: ChunkTask, spill: Spill, anchor: Evaluated, most_bytes: int) -> int:
     """Return the number of chunks that are moved together."""
     n_entries = int(task.dataset.column_nnz(spill.features).sum())
     by_entries = _MOST_ENTRIES * spill.n_chunks // max(n_entries, 1)
-    by_bytes = _MOST_BYTES // max(anchor.coef.rows.size * 8, 1)
+    by_bytes = most_bytes // max(anchor.coef.rows.size * task.dtype.itemsize, 1)
     return max(1, min(spill.n_chunks // 2, by_entries, by_bytes))  # some cannot make up for their part
 
 

@@ -33,7 +33,7 @@ def pass_is_due(task: ChunkTask, state: State, kind: RoundKind, max_passes: floa
     assert state.anchor is not None
     # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
     cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(task.dataset.decoded_bytes, 1)))
-    if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** (n_passes - 1), _TOLERATED * tol):
+    if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** len(state.history), _TOLERATED * tol):
         return False
     # with several chunks the dual variables of one of them take out what is left of the violations
     several, no_more = state.n_chunks > 1, state.nnz_read / nnz >= max_passes

@@ -315,7 +315,7 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
     shard = size.largest_shard * entry_bytes + 8 * size.n_features  # entries, and offsets of columns
     blocks = [max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // part)) for part in _BLOCK_PARTS]
     # whole shards in smaller blocks before parts of them in larger ones
-    block_bytes = next((own for own in blocks if worker_bytes(Cut(1), own) <= most[0]), blocks[0])
+    block_bytes = next((own for own in blocks if worker_bytes(Cut(1), own) <= most[0]), blocks[-1])
     cut = _cut(partial(worker_bytes, block_bytes=block_bytes), most, shard, block_bytes)
     worker = worker_bytes(cut, block_bytes)
     # a pass holds no chunk, and rounds no shard

@@ -218,10 +218,9 @@ class ChunkRounds:
                 state.layers = [*state.layers, certified.written]
             # what was written on the way is named by estimates, or did not fit: the rest decides the bound
             known = self._columns.known_after(certified)
-            missing = self._columns.missing(state, known, certified)
-            by_rows = self._columns.by_rows(state)
-            if missing or (further is None and not by_rows and not self._columns.complete(state)):
-                self._take(self._columns.choose(state, union(known, before)))
+            wanted = self._columns.with_doubted(state, union(known, before))
+            if self._columns.missing(state, known if len(certified.written) else wanted, certified):
+                self._take(self._columns.choose(state, wanted))
             new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
             state.past = past_rounds(state, len(new))
             if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():

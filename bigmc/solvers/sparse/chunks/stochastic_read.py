@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.progress import Progress
-from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, most_wanted
+from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.stochastic_rounds import Point
 from bigmc.solvers.sparse.chunks.stochastic_start import ShardSamples, Started, StochasticSteps, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.feature_sets import most_wanted
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import State
 
