@@ -77,10 +77,13 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     memory_limit: int | str | None
     engine: EngineLike
 
-    def learner(self, **changes: Any) -> Learner:
-        """Return the learner with the current parameters, of which only types are checked, and `changes`."""
+    def learner(self, random_state: int = 0) -> Learner:
+        """Return the learner with the current parameters, of which only types are checked, and a seed.
+
+        To make a seed of the parameter `random_state` may change it, so that is left to the training.
+        """
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in _HOW}
-        return self.learner_type(self.learner_type.options_type(**params | changes))
+        return self.learner_type(self.learner_type.options_type(**params | {"random_state": random_state}))
 
     def check_params(self) -> None:
         """Check the parameters, as `fit` does before it reads the data.

@@ -31,10 +31,10 @@ def test_mutated_parquet_is_refused_or_read(tmp_path):
 
 def test_a_footer_that_crashes_the_library_is_refused(tmp_path, monkeypatch):
     for name in ("a", "t", "z"):
-        pq.write_table(pa.table({"t": ["x"]}), tmp_path / f"{name}.parquet")
+        pq.write_table(pa.table({"t": ["x"] * (2 if name == "t" else 1)}), tmp_path / f"{name}.parquet")
     assert schema(expand_sources(tmp_path)).names == ["t"]
     read = pq.read_metadata
-    crashing = lambda file: os.abort() if str(file).endswith("t.parquet") else read(file)  # noqa: E731
+    crashing = lambda file: os.abort() if read(file).num_rows == 2 else read(file)  # noqa: E731
     monkeypatch.setattr(footers.pq, "read_metadata", crashing)
     with pytest.raises(DataError, match=r"t\.parquet: not a readable Parquet file"):
         schema(expand_sources(tmp_path))
