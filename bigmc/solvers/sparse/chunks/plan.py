@@ -314,9 +314,10 @@ def plan_chunks(limit: int, n_workers: int, shard_rows: int, size: Size) -> Chun
         most = [int(share * free) for share in _PART_SHARES]
     shard = size.largest_shard * entry_bytes + 8 * size.n_features  # entries, and offsets of columns
     blocks = [max(shard_rows * entry_bytes, min(_LARGEST_BLOCK, free // part)) for part in _BLOCK_PARTS]
-    # whole shards in smaller blocks before parts of them in larger ones
-    block_bytes = next((own for own in blocks if worker_bytes(Cut(1), own) <= most[0]), blocks[-1])
-    cut = _cut(partial(worker_bytes, block_bytes=block_bytes), most, shard, block_bytes)
+    cuts = [(_cut(partial(worker_bytes, block_bytes=own), most, shard, own), own) for own in blocks]
+    # whole shards in smaller blocks before parts of them in larger ones, which leave less for candidates
+    fitting = (own for own in cuts if worker_bytes(Cut(1), own[1]) <= most[0])
+    cut, block_bytes = next(fitting, next((own for own in reversed(cuts) if own[0].parts == 1), cuts[0]))
     worker = worker_bytes(cut, block_bytes)
     # a pass holds no chunk, and rounds no shard
     entries = (size.nnz * entry_bytes * _FEWEST_SAMPLES) // max(size.n_samples, 1)
