@@ -95,8 +95,9 @@ def run(
 def _about_dataset(info: Mapping[str, Any], hasher: Mapping[str, Any]) -> str:
     unit = "words" if hasher["analyzer"] == "word" else "characters"
     shortest, longest = hasher["ngrams"]
+    pieces = f"single {unit}" if longest == 1 else f"{shortest} to {longest} {unit} in a row"
     return (
-        f"   {shortest} to {longest} {unit} in a row, hashed into 2^{hasher['hash_bits']} columns:"
+        f"   {pieces}, hashed into 2^{hasher['hash_bits']} columns:"
         f" {info['n_samples']:,} rows, splits {info['splits']};\n"
         f"   {info['nnz']:,} non-zeros, {info['bytes'] / 1e6:.0f} MB on disk"
         f" ({info['bytes'] / max(info['nnz'], 1):.2f} bytes per non-zero)"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from bigmc.model import LinearModel, Model, SumModel
 from bigmc.printable import listed
 from bigmc.store.shards.csr import Rows
 
+_SPACES, _WORD = re.compile(r"\s\s+"), re.compile(r"\S+")
 LEFT_OUT_TOGETHER = 256
 """Copies of a sample, each without one feature, that are scored together."""
 
@@ -29,7 +32,8 @@ LEFT_OUT_TOGETHER = 256
 class Contribution(NamedTuple):
     """What one word, or other named feature, adds to the score of a class.
 
-    Where a model looks at characters within words, it is what all of them in the word add.
+    Where a model looks at characters, it is what all of them in a word add, or, of those across words, in
+    these words.
     """
 
     word: str
@@ -212,12 +216,30 @@ def _text_features(hasher: TextHasher, column: str, text: str) -> list[tuple[str
 
 
 def _ngrams(hasher: TextHasher, text: str) -> Iterator[tuple[str, str]]:
-    """Yield pairs of display text and n-gram; the display text is the n-gram or the word that contains it."""
+    """Yield pairs of display text and n-gram: words as they are, characters as the words they are of."""
     analyzer = HashingVectorizer(
         analyzer=hasher.analyzer, ngram_range=hasher.ngrams, lowercase=hasher.lowercase
     ).build_analyzer()
-    if hasher.analyzer != "char_wb":
+    if hasher.analyzer == "word":
         yield from ((ngram, ngram) for ngram in analyzer(text))
         return
-    for word in (text.lower() if hasher.lowercase else text).split():
+    text = text.lower() if hasher.lowercase else text
+    if hasher.analyzer == "char":
+        yield from _across_words(_SPACES.sub(" ", text), *hasher.ngrams)
+        return
+    for word in text.split():
         yield from ((word, ngram) for ngram in analyzer(word))
+
+
+def _across_words(text: str, shortest: int, longest: int) -> Iterator[tuple[str, str]]:
+    """Yield pairs of the words that an n-gram of characters has a part of, and the n-gram.
+
+    An n-gram of white space alone is shown as it is.
+    """
+    words = [(found.start(), found.end()) for found in _WORD.finditer(text)]
+    starts, ends = [start for start, _ in words], [end for _, end in words]
+    for n in range(shortest, longest + 1):
+        for lo in range(len(text) - n + 1):
+            ngram = text[lo : lo + n]
+            touched = words[bisect_right(ends, lo) : bisect_left(starts, lo + n)]
+            yield " ".join(text[start:end] for start, end in touched) or ngram, ngram

@@ -86,7 +86,7 @@ class Hashing(NamedTuple):
 
 
 CHOICES = (Hashing("word", (1, 1)), Hashing("word", (1, 2)))
-CHARACTER_CHOICES = (Hashing("char_wb", (1, 4)), Hashing("char_wb", (2, 5)))
+CHARACTER_CHOICES = (Hashing("char_wb", (1, 4)), Hashing("char_wb", (2, 5)), Hashing("char", (1, 5)))
 
 
 class Point(NamedTuple):

@@ -257,6 +257,21 @@ def test_characters_within_words_are_explained_by_word(tmp_path):
     assert "apple" in {word for word, _ in explained.classes[0].words}
 
 
+def test_characters_across_words_are_explained_by_the_words_they_touch(tmp_path):
+    table = pa.table({"text": TEXTS * 5, "label": LABELS * 5})
+    options = {"analyzer": "char", "ngrams": (1, 5), "split": {"train": 1.0}}
+    bigmc.ingest(table, tmp_path / "d", text="text", label="label", **options)
+    bigmc.train("sparse", tmp_path / "d", tmp_path / "m", alpha=1e-3, ridge=1e-2)
+    model = bigmc.load_model(tmp_path / "m")
+    explained = model.explain("Red apple \t is", top=100)
+    for entry in explained.classes:
+        intercept = model.intercept_[model.classes_.tolist().index(entry.label)]
+        assert sum(value for _, value in entry.words) + intercept == pytest.approx(entry.score)
+    words = {word for entry in explained.classes for word, _ in entry.words}
+    assert words <= {"red", "apple", "is", "red apple", "apple is", "red apple is", " "}
+    assert {"red", "apple", "red apple", "apple is"} <= words
+
+
 def test_a_saved_model_explains_texts_and_rows(trained, mixed):
     model, folder = trained
     explained = bigmc.explain(folder / "m", "red apple")

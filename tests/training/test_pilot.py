@@ -111,6 +111,21 @@ def test_characters_are_tried_on_long_texts_where_they_are_few(monkeypatch, few_
     assert found.hashing.analyzer == analyzer
 
 
+def test_characters_across_words_are_chosen_where_only_they_tell():
+    """No word comes twice; whether the letters at a gap are the same is the label."""
+    rng = np.random.default_rng(11)
+    labels = rng.integers(0, 2, 600)
+    numbers, letters = rng.integers(10**5, 10**6, (600, 2)), rng.integers(0, 3, 600)
+    seconds = (letters + np.where(labels, rng.integers(1, 3, 600), 0)) % 3
+    texts = [
+        f"{first}{'abc'[end]} {'abc'[start]}{second}"
+        for (first, second), end, start in zip(numbers, letters, seconds, strict=True)
+    ]
+    found = choose_for_texts(PilotRows(pa.table({"t": texts}), labels), len(texts), MEMORY)
+    assert found.hashing.analyzer == "char"
+    assert found.curves[found.hashing][-1].quality > 0.9 > found.curves[Hashing("char_wb", (2, 5))][-1].quality
+
+
 def test_little_memory_means_fewer_buckets():
     """Weights of every bucket fit: those of a training that keeps its samples elsewhere."""
     assert pilot.most_bits(1 << 34, 20) >= 20
