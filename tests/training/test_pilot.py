@@ -123,7 +123,8 @@ def test_characters_across_words_are_chosen_where_only_they_tell():
     ]
     found = choose_for_texts(PilotRows(pa.table({"t": texts}), labels), len(texts), MEMORY)
     assert found.hashing.analyzer == "char"
-    assert found.curves[found.hashing][-1].quality > 0.9 > found.curves[Hashing("char_wb", (2, 5))][-1].quality
+    across, within = (found.curves[cut][-1].quality for cut in (found.hashing, Hashing("char_wb", (2, 5))))
+    assert across > 0.9 > within
 
 
 def test_little_memory_means_fewer_buckets():
