@@ -17,7 +17,7 @@ from bigmc.inference.evaluate_probabilities import ProbabilitySums
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_sets
 from bigmc.inference.interval import GroupSums
 from bigmc.inference.labelled import LabelledInput, LabelledPart, Workers
-from bigmc.inference.propensities import inverse_propensities, label_counts
+from bigmc.inference.propensities import inverse_propensities
 from bigmc.inference.results import Evaluation
 from bigmc.inference.saved_sums import NOT_SAVED, SavedSums, Sums
 from bigmc.ingestion.columns.known_labels import KnownLabels
@@ -210,7 +210,7 @@ def _counts(
 def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:
     """Return the inverse propensities of the classes of a model."""
     counts = np.zeros(places.n_labels, np.int64)
-    counts[places.of_truth] = label_counts(counted)
+    counts[places.of_truth] = counted.class_counts()
     return inverse_propensities(counts[places.of_model], counted.n_samples)
 
 

@@ -180,10 +180,6 @@ class Manifest:
         ]
         return [*self.files, *of_shards]
 
-    def without_appends(self) -> Manifest:
-        """Return the manifest as it was before the first append."""
-        return replace(self, appends=())
-
 
 def canonical_json(value: Any) -> bytes:
     """Return `value` as canonical JSON, the same for equal values."""
@@ -332,6 +328,11 @@ def sha256(path: Path) -> str:
         while piece := file.read(_READ_BYTES):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def digests_below(prefix: str, files: Iterable[FileEntry]) -> dict[str, str]:
+    """Return the SHA-256 of the files with this prefix, by the rest of their paths."""
+    return {file.path.removeprefix(prefix): file.sha256 for file in files if file.path.startswith(prefix)}
 
 
 def file_entry(path: Path, relative_to: Path) -> FileEntry:

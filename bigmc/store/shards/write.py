@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -182,10 +181,7 @@ def _differ(column: pa.ChunkedArray) -> bool:
     return 2 * len(some.unique()) > len(some) == _LOOKED_AT
 
 
-def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
-    """Replace the table of a shard, for example by one with final label codes, and return its new entry."""
-    path = folder / ROWS_TABLE
-    with replacing(path) as file:
+def replace_rows_table(folder: Path, table: pa.Table) -> None:
+    """Replace the table of a shard, for example by one with final label codes."""
+    with replacing(folder / ROWS_TABLE) as file:
         _write_tables(file, table.schema, [table], Packing.TIGHT)
-    new = file_entry(path, folder)
-    return replace(entry, files=tuple(new if f.path == ROWS_TABLE else f for f in entry.files))
