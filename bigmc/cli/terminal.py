@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from bigmc.budget import format_bytes
 from bigmc.cli.arguments import Shown
-from bigmc.printable import listed, printable, printable_json
+from bigmc.printable import finite, listed, printable, printable_json
 
 
 def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) -> None:
@@ -39,7 +38,7 @@ def _finite(value: Any) -> Any:
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return finite(value)
 
 
 def show_features(result: Mapping[str, Any]) -> None:

@@ -36,6 +36,11 @@ class IfExists(Enum):
     REFUSE = "refuse"
     REPLACE = "replace"
 
+    @classmethod
+    def of(cls, overwrite: bool) -> IfExists:
+        """Return what the option ``overwrite`` says."""
+        return cls.REPLACE if overwrite else cls.REFUSE
+
 
 class OutputKind(Enum):
     """Kinds of outputs."""
