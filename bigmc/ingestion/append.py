@@ -43,16 +43,9 @@ _OF_READING = {option.name for option in fields(RawOptions)}
 class Append:
     """An ingest into an existing dataset, ready to run.
 
-    Attributes
-    ----------
-    to : Path or str
-        Dataset to append to, or its address.
-    source : object
-        Sources to read; those the dataset already has are skipped.
-    asked : dict
-        Given options; they must equal those of the dataset, except options for reading files.
-    limit : int
-        Bytes that the ingest may add to the process.
+    `to` is the dataset or its address; sources that it already has are skipped. The options in `asked` must
+    equal those of the dataset, except options for reading files. The ingest may add `limit` bytes to the
+    process.
     """
 
     to: Path | str

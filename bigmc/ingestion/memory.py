@@ -219,24 +219,10 @@ def bytes_held(part: Part) -> int:
 class Shares:
     """Memory share of one worker, and how many of them there is memory for.
 
-    Attributes
-    ----------
-    most_workers : int
-        Parts that may be worked on at once.
-    most_threads : int
-        Threads that may work on them.
-    batch_bytes : int
-        Source bytes read at once.
-    buffer_bytes : int
-        Bytes of samples collected before a shard is written.
-    name_capacity : int
-        Feature names counted; 0 keeps no names.
-    reader_bytes : int
-        Bytes that decoding Parquet may hold.
-    record_limit : RecordLimit
-        Maximum length of a text.
-    label_bytes : int
-        Bytes of distinct labels of a part.
+    `most_workers` parts may be worked on at once, by `most_threads`. `batch_bytes` of the source are read at
+    once, and `buffer_bytes` of samples collected before a shard is written. `name_capacity` feature names are
+    counted; 0 keeps no names. Decoding Parquet may hold `reader_bytes`, and the distinct labels of a part
+    `label_bytes`.
     """
 
     most_workers: int
@@ -250,16 +236,9 @@ class Shares:
 
 
 def divide(limit: int, load: Load) -> Shares:
-    """Return the share of each worker, and how many of them a memory limit allows.
+    """Return the share of each worker, and how many of them a memory limit, above the bare process, allows.
 
     `MemoryLimitError` if it does not allow one worker.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes above the bare process.
-    load : Load
-        Memory needs of one worker.
     """
     if limit < smallest_limit(load):
         raise MemoryLimitError(

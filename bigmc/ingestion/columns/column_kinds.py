@@ -37,15 +37,10 @@ MOST_INDICATORS = 2_000
 class ColumnKinds(NamedTuple):
     """Options for the columns of a table.
 
-    Attributes
-    ----------
-    options : IngestKeywords
-    left_out : tuple of str
-        Columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if no columns
-        are named.
-    notes : tuple of str
-        Sentences on texts that count as missing, on columns whose values look like numbers or dates but are
-        not read as such, on ids, and on columns that alone tell the class of every row.
+    `left_out` are columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if
+    no columns are named. `notes` are sentences on texts that count as missing, on columns whose values look
+    like numbers or dates but are not read as such, on ids, and on columns that alone tell the class of every
+    row.
     """
 
     options: IngestKeywords

@@ -16,13 +16,7 @@ _SHOWN = 5
 
 
 def doubts_about_labels(classes: NDArray[Any]) -> list[str]:
-    """Return a sentence for each kind of suspicious label; none for most datasets.
-
-    Parameters
-    ----------
-    classes : array of shape (n_classes,)
-        Labels of a dataset.
-    """
+    """Return a sentence for each kind of suspicious label among the classes of a dataset; mostly none."""
     texts = [label for label in classes.tolist() if isinstance(label, str)]
     warnings = []
     missing = [text for text in texts if text.strip().lower() in LIKE_MISSING]

@@ -302,19 +302,10 @@ class FeatureSpec:
         categories: Sequence[Categories] | None = None,
         numbers: Numbers | None = None,
     ) -> Samples:
-        """Return the features of a batch without bad rows.
+        """Return the features of a batch without bad rows, as a float64 array when every feature is dense.
 
-        Parameters
-        ----------
-        table : pyarrow.RecordBatch
-        categories : sequence of Categories, optional
-            Its categorical columns, if they were read before.
-        numbers : Numbers, optional
-            Its columns of numbers, if they were.
-
-        Returns
-        -------
-        Rows, or float64 array of shape (n_rows, n_features) when every feature is dense.
+        `categories` and `numbers` are its categorical columns and its columns of numbers, if they were read
+        before.
         """
         numbers = self.read_numbers(table) if numbers is None else numbers
         dense = np.empty((table.num_rows, len(self.dense)))

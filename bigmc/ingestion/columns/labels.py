@@ -118,15 +118,8 @@ class TooManyLabels(Exception):
 class LabelCoder:
     """Number the labels of one part in the order of their first appearance.
 
-    Parameters
-    ----------
-    most_bytes : int, optional
-        Memory for the labels, as computed by `label_cost`.
-
-    Attributes
-    ----------
-    sets : bool or None
-        Whether labels are sets; None before the first label.
+    They may take `most_bytes` of memory, as computed by `label_cost`. `sets` says whether labels are sets;
+    None before the first label.
     """
 
     def __init__(self, most_bytes: int = 1 << 62) -> None:
@@ -205,18 +198,9 @@ def merge_classes(
 ) -> list[object]:
     """Return the sorted classes of a dataset from the labels of its parts.
 
-    `DataError` if the labels have several types, or there are fewer than two.
-
-    Parameters
-    ----------
-    parts : iterable of list
-        Labels of each part.
-    written : LabelTypes
-        In a text format, labels become integers if all are spelled exactly like integers.
-    n_set_aside : int, default=0
-        Bad rows whose labels are not among them, for the error.
-    kind : LabelKind, optional
-        What the labels of a row are, for the error.
+    In a text format, labels become integers if all are spelled exactly like integers. `DataError` if the
+    labels have several types, or there are fewer than two; it mentions the bad rows that were set aside,
+    whose labels are not among them.
     """
     labels = {value for part in parts for value in part}
     kinds = sorted({type(value).__name__ for value in labels})
@@ -249,17 +233,10 @@ def merge_classes(
 
 
 def extend_classes(classes: list[object], parts: Iterable[list[object]]) -> list[object]:
-    """Return the classes of a dataset, followed by the sorted new ones of appended parts.
+    """Return the classes of a dataset, which keep their codes, and then the sorted new ones of parts.
 
     A label that means one of the classes is that one, whatever its type (`KnownLabels`). `DataError` if a
     label has another type than the classes.
-
-    Parameters
-    ----------
-    classes : list
-        Classes by code; they keep their codes.
-    parts : iterable of list
-        Labels of each part.
     """
     known = KnownLabels(classes, "dataset's labels")
     labels = (known.label(value) for part in parts for value in part)

@@ -33,12 +33,8 @@ def is_number(kind: pa.DataType) -> bool:
 class Floats(NamedTuple):
     """A column as numbers; a column of dates as several.
 
-    Attributes
-    ----------
-    values : float64 array of shape (n_rows,), or (n_rows, n_numbers) for dates
-        NaN if there is no number or date.
-    absent, unreadable : bool arrays of shape (n_rows,)
-        Rows without a value, and rows whose value is not a number or date.
+    `values` has the shape (n_rows,), for dates (n_rows, n_numbers), with NaN if there is no number or date.
+    `absent` marks rows without a value, `unreadable` those whose value is not a number or date.
     """
 
     values: NDArray[np.float64]
@@ -62,14 +58,7 @@ class Floats(NamedTuple):
 
 
 class Numbers:
-    """Columns of a batch as numbers, each parsed once, at first use.
-
-    Parameters
-    ----------
-    table : RecordBatch
-    value_formats : ValueFormats
-        How texts of its columns are written.
-    """
+    """Columns of a batch as numbers, each parsed once, at first use."""
 
     def __init__(self, table: pa.RecordBatch, value_formats: ValueFormats = PLAIN) -> None:
         self._table, self._formats = table, value_formats

@@ -23,13 +23,7 @@ _SHOWN = 3
 
 
 class MainFormat(NamedTuple):
-    """The format of nearly all values of a column, and which ones are odd.
-
-    Attributes
-    ----------
-    format : ValueFormat
-    is_odd : bool array of shape (n_values,)
-    """
+    """The format of nearly all values of a column, and which ones are odd."""
 
     format: ValueFormat
     is_odd: NDArray[np.bool_]
@@ -38,12 +32,7 @@ class MainFormat(NamedTuple):
 def main_format(texts: pa.Array, times: NDArray[np.int64]) -> MainFormat | None:
     """Return the format of all values of a column but a few odd ones; None if there is none.
 
-    Parameters
-    ----------
-    texts : pyarrow Array of string
-        The different values, trimmed, none of them missing.
-    times : int64 array of shape (n_values,)
-        How often each occurs.
+    `texts` are the different values, trimmed, none of them missing; `times` says how often each occurs.
     """
     if times[~holds_digit(texts)].sum() > ODD_SHARE * times.sum():
         return None

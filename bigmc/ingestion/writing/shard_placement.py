@@ -43,18 +43,8 @@ class PartShard:
 class Placing:
     """Puts the shards of finished parts in their final places; killed, it is done again.
 
-    Attributes
-    ----------
-    to : Path
-        Dataset.
-    work : Path
-        Folder of the finished parts; receipts of what was decided and done are kept there.
-    n_features : int
-        Of the dataset.
-    memory : int
-        Bytes for merging shards into one.
-    n_threads : int
-        Shards made at once.
+    `work` is the folder of the finished parts; receipts of what was decided and done are kept there. Each of
+    `n_threads` has `memory` bytes for merging shards into one.
     """
 
     to: Path
