@@ -166,13 +166,8 @@ class BoostingOptions:
     ) -> NDArray[np.bool_] | None:
         """Return which columns the trees of a round may use; None for all that are usable.
 
-        Parameters
-        ----------
-        usable : bool array of shape (n_features,)
-        number : int
-            Of the round.
-        times : int, default=1
-            Factor on the share. The columns drawn with a smaller one are among those with a larger one.
+        The share is multiplied by `times`; the columns drawn with a smaller one are among those with a larger
+        one.
         """
         if self.column_share == 1.0:
             return None
