@@ -17,19 +17,15 @@ def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) 
 
     If the command wrote its file, `beside`, to standard output, the result goes to stderr.
     """
-    stream = sys.stdout if beside is None or not _is_stdout(beside) else sys.stderr
+    from bigmc.api.resolve import writes_to_stdout  # which ``--help`` need not wait for
+
+    stream = sys.stderr if beside is not None and writes_to_stdout(beside) else sys.stdout
     if asked.as_json:
         text = json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)
         print(printable_json(text), file=stream)
         return
     for line in _lines(result, indent=0):
         print(line, file=stream)
-
-
-def _is_stdout(to: str) -> bool:
-    from bigmc.api.resolve import writes_to_stdout  # which ``--help`` need not wait for
-
-    return writes_to_stdout(to)
 
 
 def _finite(value: Any) -> Any:

@@ -122,7 +122,8 @@ def read_sizes(path: Path) -> tuple[Mapping[str, Any], dict[str, ArraySize]]:
             with _reading(path, name):
                 _refuse_compressed(archive, name)
                 with archive.open(name) as stream:
-                    size = _inflated_size(stream, most) if deflated else _stored_size(archive, name, stream)
+                    n_bytes, file = archive.getinfo(name).file_size, cast(BinaryIO, stream)
+                    size = _inflated_size(stream, most) if deflated else check_npy(file, n_bytes)
             sizes[name.removesuffix(".npy")] = size
     return _own(header), sizes
 
@@ -135,12 +136,6 @@ def _own(header: Mapping[str, Any]) -> Mapping[str, Any]:
 def _most_inflated(path: Path) -> int:
     """Return the bytes that a deflated array of a file may have."""
     return _MOST_INFLATED * path.stat().st_size + _ALWAYS_INFLATED
-
-
-def _stored_size(archive: zipfile.ZipFile, name: str, stream: IO[bytes]) -> ArraySize:
-    """Return the size of an array that is stored uncompressed and complete."""
-    check_npy(cast(BinaryIO, stream), archive.getinfo(name).file_size)
-    return read_size(cast(BinaryIO, stream))
 
 
 def _inflated_size(stream: IO[bytes], most: int) -> ArraySize:

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bigmc.ingestion.columns.known_labels import texts_by_meaning
+from bigmc.printable import listed
 
 LIKE_MISSING = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "nat", "?", "-", "unknown"})
 """Texts for missing values in other programs, in lower case; ingest treats every text as a label."""
@@ -38,5 +39,4 @@ def doubts_about_labels(classes: NDArray[Any]) -> list[str]:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
-    return ", ".join(repr(text) for text in texts[:_SHOWN]) + more
+    return listed([repr(text) for text in texts], _SHOWN)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.lazy import LazyModule
+from bigmc.printable import listed
 
 pc = LazyModule("pyarrow.compute")
 
@@ -189,5 +190,4 @@ def _is_minus(sign: pa.Array) -> pa.Array:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    shown = ", ".join(text or "none" for text in sorted(texts)[:3])
-    return shown + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+    return listed([text or "none" for text in sorted(texts)], 3)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
 from bigmc.solvers.loop import Fingerprint
-from bigmc.store.chosen_columns import AnyColumns, frequent_columns
+from bigmc.store.chosen_columns import AnyColumns
 from bigmc.store.dataset import Dataset
 
 FAMILIES = ("auto", "stump", "ray")
@@ -156,10 +156,6 @@ class BoostingOptions:
         if self.min_frequency == 0.0:
             return None
         return dataset.column_nnz() >= self.min_frequency * dataset.n_samples
-
-    def columns_read(self, dataset: Dataset) -> AnyColumns:
-        """Return the columns that learners may use."""
-        return dataset if self.min_frequency == 0.0 else frequent_columns(dataset, self.min_frequency)
 
     def drawn_columns(
         self, usable: NDArray[np.bool_], number: int, times: int = 1
