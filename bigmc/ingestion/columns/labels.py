@@ -5,7 +5,7 @@ A column of lists has a set of labels for every sample, possibly empty; duplicat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 
 import numpy as np
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.known_labels import KnownLabels
+from bigmc.ingestion.columns.number_columns import null_mask
+from bigmc.ingestion.readers.utf8 import is_string
 from bigmc.lazy import LazyModule
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.shards.label_sets import is_sets, set_column
@@ -30,28 +32,30 @@ NO_LABELS = "[]"
 def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
     """Return which labels are missing: null, NaN, an empty text, or a list with one of these."""
     if is_sets(labels.type):
-        missing = np.array(labels.is_null().to_numpy(zero_copy_only=False), dtype=bool)
-        missing[np.asarray(pc.list_parent_indices(labels))[find_missing(labels.flatten())]] = True
-        return missing
+        return null_mask(labels) | _sets_with(find_missing, labels)
     if pa.types.is_dictionary(labels.type):
         return find_missing(labels.dictionary_decode())
-    missing = np.asarray(pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
-    if pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type):
-        missing |= np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))
-    return missing
+    if is_string(labels.type):
+        return np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))
+    return null_mask(labels)
 
 
 def find_nul_at_end(labels: pa.Array) -> NDArray[np.bool_]:
     """Return which labels end with a NUL character, which NumPy drops: it would be another label."""
     if is_sets(labels.type):
-        found = np.zeros(len(labels), dtype=bool)
-        found[np.asarray(pc.list_parent_indices(labels))[find_nul_at_end(labels.flatten())]] = True
-        return found
+        return _sets_with(find_nul_at_end, labels)
     if pa.types.is_dictionary(labels.type):
         return find_nul_at_end(labels.dictionary_decode())
-    if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
+    if not is_string(labels.type):
         return np.zeros(len(labels), dtype=bool)
     return np.asarray(pc.ends_with(labels, "\0").fill_null(False).to_numpy(zero_copy_only=False))
+
+
+def _sets_with(find: Callable[[pa.Array], NDArray[np.bool_]], labels: pa.Array) -> NDArray[np.bool_]:
+    """Return which sets have a label that a function finds."""
+    found = np.zeros(len(labels), dtype=bool)
+    found[np.asarray(pc.list_parent_indices(labels))[find(labels.flatten())]] = True
+    return found
 
 
 def plain(labels: pa.Array) -> pa.Array:
@@ -163,7 +167,7 @@ def split_labels(labels: pa.Array, separator: str) -> pa.Array:
 
     `DataError` if the labels are not texts.
     """
-    if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
+    if not is_string(labels.type):
         raise DataError(
             f"the label column has type {labels.type}, not text, so --label-separator cannot split it",
             "leave --label-separator out",

@@ -14,6 +14,7 @@ from bigmc.ingestion.columns.number_formats import NumberFormat
 from bigmc.ingestion.columns.value_formats import PLAIN, ValueFormats, without_missing
 from bigmc.ingestion.hashing.categories import is_text, plain_text
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS
+from bigmc.ingestion.readers.utf8 import is_string
 from bigmc.lazy import LazyModule
 
 pc = LazyModule("pyarrow.compute")
@@ -195,6 +196,6 @@ def _read_float(text: str | None) -> float | None:
 
 def null_mask(column: pa.Array) -> NDArray[np.bool_]:
     """Return which values are missing, NaN included."""
-    if column.null_count == 0 and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if column.null_count == 0 and is_string(column.type):
         return np.zeros(len(column), dtype=bool)
     return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
