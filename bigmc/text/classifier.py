@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
@@ -164,11 +163,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         spec = FeatureSpec(text=(_COLUMN,), hasher=hasher)
         rows = spec.transform(pa.record_batch([texts], [_COLUMN]))
         assert isinstance(rows, Rows)
-        matrix = scipy.sparse.csr_array(
-            (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
-        )
         weighting = Weighting(l2=True, idf=True)
-        return Dataset.from_arrays(matrix, labels, weighting=weighting, features=spec.to_dict())
+        return Dataset.from_arrays(rows.matrix, labels, weighting=weighting, features=spec.to_dict())
 
     def _hasher(self, texts: pa.Array, labels: NDArray[Any], memory: int) -> TextHasher:
         analyzer: Any = self.analyzer

@@ -48,6 +48,11 @@ class Rows(NamedTuple):
         return cls(indptr, np.full(indptr[-1], index, dtype=np.int32), values[stored], n_features)
 
     @property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """The samples as a matrix of SciPy."""
+        return scipy.sparse.csr_array((self.data, self.indices, self.indptr), (self.n_rows, self.n_features))
+
+    @property
     def n_rows(self) -> int:
         """Number of samples."""
         return len(self.indptr) - 1
