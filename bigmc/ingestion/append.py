@@ -29,7 +29,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import IfBusy, exclusive, remove_tree, write_atomic
 from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, Manifest, append_name, file_entry, read_manifest
-from bigmc.store.files.object_store import building_folder, publish
+from bigmc.store.files.object_store import Address, publish
 from bigmc.store.weighting import Weighting
 
 _OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
@@ -91,7 +91,7 @@ class Append:
     @property
     def _work(self) -> Path:
         """Folder with ``appends/``: the dataset, or the local folder where an upload is built."""
-        return building_folder(self.to) if isinstance(self.to, str) else self.to
+        return Address(self.to).building if isinstance(self.to, str) else self.to
 
     def _make_job(self, before: Dataset) -> Job | None:
         manifests = [ingest.manifest for ingest in before.ingests]

@@ -68,8 +68,6 @@ GROUP_HASH = "group_hash"
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
 """Columns of ``rows.parquet`` created by ingest."""
 
-_READ_BYTES = 1 << 20
-
 _NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
 
 #: Type of the original labels; names the Arrow type of classes.parquet.
@@ -323,11 +321,8 @@ def _absent(path: Path) -> StoreError:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal digits, without holding the file in memory."""
-    digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
-        while piece := file.read(_READ_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digests_below(prefix: str, files: Iterable[FileEntry]) -> dict[str, str]:
