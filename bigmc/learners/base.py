@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -94,8 +94,7 @@ class Learner(ABC):
 
     def check(self) -> None:
         """Raise `BigmcError` for an invalid option, with its name and the valid values."""
-        if self.options.tol is not None:
-            self._check(POSITIVE, "tol")
+        self._check_given(POSITIVE, "tol")
         class_weight = getattr(self.options, "class_weight", None)
         is_text = isinstance(class_weight, str) and class_weight == "balanced"
         if not is_text and not isinstance(class_weight, Mapping | NoneType):
@@ -226,6 +225,16 @@ class Learner(ABC):
             value = getattr(self.options, name)
             if not isinstance(value, valid.type) or not valid.test(float(value)):
                 raise BigmcError(f"{name} is {value!r}", f"give a {valid.said}")
+
+    def _check_given(self, valid: Valid, *names: str) -> None:
+        """Check those of the options that are not None."""
+        self._check(valid, *(name for name in names if getattr(self.options, name) is not None))
+
+    def _check_known(self, name: str, known: Sequence[str]) -> None:
+        """Raise an error for an option with another value than the known ones."""
+        value = getattr(self.options, name)
+        if value not in known:
+            raise BigmcError(f"{name} is {value!r}", f"use one of {', '.join(known)}")
 
 
 def _missing_values(dataset: Dataset) -> DataError:
