@@ -196,12 +196,8 @@ class DaskEngine:
     def reduce(self, fn: Callable[..., R], add: Callable[[R, R], R], parts: Sequence[P], *shared: Any) -> R:
         """Return the sum of ``fn(part, *shared)`` over all parts; see `Engine.reduce`.
 
-        Results stay on the workers until they are added up. Those of a lost worker are computed again.
-
-        Raises
-        ------
-        BigmcError
-            If a part kills one worker after the other, or the scheduler or all workers are gone.
+        Results stay on the workers until they are added up. Those of a lost worker are computed again. Errors
+        as of `map`.
         """
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
         packed = [pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts]

@@ -54,24 +54,13 @@ class Trained(NamedTuple):
 class Learner(ABC):
     """A learner with its options.
 
-    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks
-    its options in `check`. All options are recorded in the model, so equal options must give equal
-    models.
+    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks its
+    options in `check`. All options are recorded in the model, so equal options must give equal models.
 
-    Attributes
-    ----------
-    options_type : type
-        The dataclass of its options (class attribute).
-    kind : str
-        The name of the learner, and of its models (class attribute).
-    warm_starts : bool
-        Whether training can start from a model (class attribute).
-    limits : tuple of str
-        Options that stop training before the gap is reached, for the message (class attribute).
-    takes_missing : bool
-        Whether NaN is accepted as missing values (class attribute).
-    takes_weights : bool
-        Whether weights of samples are accepted (class attribute).
+    `options_type` is the dataclass of its options, `kind` its name and that of its models. `limits` are the
+    options that stop training before the gap is reached, for the message. `warm_starts` says whether training
+    can start from a model, `takes_missing` whether NaN is accepted as a missing value, and `takes_weights`
+    whether samples may have weights.
     """
 
     options_type: ClassVar[type[LearnerOptions]]

@@ -189,13 +189,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _texts(X: Any) -> pa.Array:
-    """Return texts as an Arrow array.
-
-    Raises
-    ------
-    DataError
-        If this is a single text or a table, or a row is not a text.
-    """
+    """Return texts as an Arrow array; `DataError` for a single text, a table, or a row that is not a text."""
     if isinstance(X, str):
         raise DataError("the samples are a single text", "give a list of texts")
     if hasattr(X, "columns") or len(getattr(X, "shape", ())) > 1:

@@ -29,38 +29,17 @@ BATCH_BYTES = 8 << 20
 class Part:
     """A range of records of one source, or several small files, read by one worker; JSON-serialisable.
 
-    Attributes
-    ----------
-    path, format : str
-        Of the source.
-    source : int
-        Number of the source, needed to find an array again.
-    start, stop : int
-        Bytes of the (decompressed) file for text formats, row groups for Parquet, rows for arrays.
-    first_line : int
-        Line of the first record, from 1; for formats without lines its row number in the file, from 0.
-    n_rows : int
-        Number of records, including bad ones.
-    n_bytes : int
-        Bytes to be read, for progress.
-    index : int
-        Number of the part over all sources, set by `number`.
-    first_row : int
-        Row id of the first record, likewise; row ids run over all sources in their order.
-    file_bytes : int
-        Size of the file when it was scanned, to notice a changed file; 0 for arrays.
-    version : str
-        Version of a file at an address when it was scanned; empty for local files.
-    options : mapping
-        Findings of the reader for all parts, such as ``n_features``.
-    longest : int
-        Bytes of the longest record of a text file, or of the largest pages of all Parquet columns.
-    footer_bytes : int
-        Bytes in memory of a Parquet file's footer, while the file is open.
-    dialect : Dialect
-        Format of a text file.
-    files : tuple of Part
-        The small files, if there are several; counts are then totals, other fields those of the first.
+    `source` is the number of the source, needed to find an array again. `start` and `stop` are bytes of the
+    (decompressed) file for text formats, row groups for Parquet, rows for arrays. `first_line` is the line of
+    the first record, from 1; for formats without lines its row number in the file, from 0. `n_rows` counts
+    bad records too, and `n_bytes` are to be read, for progress. `index` is the number of the part over all
+    sources, and `first_row` the id of its first record among all rows; both are set by `number`.
+
+    To notice a changed file, `file_bytes` is its size when it was scanned, 0 for arrays, and `version` the
+    version of a file at an address, empty for local ones. `options` are findings of the reader for all parts,
+    such as ``n_features``; `longest` has the bytes of the longest record of a text file, or of the largest
+    pages of all Parquet columns; `footer_bytes` are those of a Parquet file's footer in memory while the file
+    is open. With several small `files`, counts are totals, and other fields those of the first.
     """
 
     path: str

@@ -135,26 +135,13 @@ class Point:
 class Master:
     """Weights, their dual matrix, and the descent.
 
-    Parameters
-    ----------
-    sample_weight : float64 array of shape (n_samples,)
-        Negative for samples held out.
-    dtype : numpy.dtype
-        Of u and t.
-    seed : int
-        Determines the order of visits.
-    learning_rate : float
-        Part of the way to its best value that a visit moves a weight.
-    loss : {"exponential", "log_loss"}
-    label_noise : float
-        Share of labels that are drawn at random.
+    Samples held out have a negative `sample_weight`; `dtype` is that of u and t. The seed determines the
+    order of visits, and the learning rate is the part of the way to its best value that a visit moves a
+    weight. `label_noise` is the share of labels that are drawn at random.
 
-    Attributes
-    ----------
-    u : array of shape (n_samples, width)
-        Row ``i`` is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the sample's class; the classes are padded.
-    n_sweeps : int
-        Sweeps over one class's learners so far; with the seed it determines the orders of the next descent.
+    Row ``i`` of `u`, of shape (n_samples, width), is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the sample's
+    class; the classes are padded. `n_sweeps` counts sweeps over one class's learners so far; with the seed it
+    determines the orders of the next descent.
     """
 
     def __init__(
