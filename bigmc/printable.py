@@ -1,8 +1,10 @@
-"""Escape text from users, such as labels and file names, for a terminal."""
+"""What may be printed: texts from users, such as labels and file names, and numbers as JSON has them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -21,6 +23,11 @@ def printable_json(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape_json(char) for char in text)
+
+
+def finite(value: Any) -> Any:
+    """Return a value, or None in place of a number that JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

@@ -361,7 +361,7 @@ def test_parts_append_and_several_shards_agree_with_one_ingest(tmp_path):
 def test_a_killed_ingest_continues_to_the_same_bytes(parquet, dataset, tmp_path):
     code = (
         "import sys, bigmc, os, signal; import bigmc.ingestion.writing.shard_placement as p\n"
-        "p._recode_labels = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "p.replace_rows_table = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "bigmc.ingest(sys.argv[1], to=sys.argv[2], text='text', label='topics', hash_bits=10)"
     )
     to = tmp_path / "documents.bigmc"

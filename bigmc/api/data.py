@@ -232,11 +232,11 @@ def _ingest_job(
     from bigmc.ingestion.append import Append
     from bigmc.ingestion.prepare import make_job
     from bigmc.ingestion.upload import Upload
-    from bigmc.store.files.object_store import building_folder, is_remote
+    from bigmc.store.files.object_store import Address, is_remote
 
     asked = given_options(options, also=signature(ingest).parameters)
     if append:
         return Append(str(to) if is_remote(to) else Path(to), source, asked, limit)
-    folder = building_folder(str(to)) if is_remote(to) else Path(to)
+    folder = Address(str(to)).building if is_remote(to) else Path(to)
     job = make_job(source, folder, IngestOptions().but(asked), limit)
     return Upload(job, str(to)) if is_remote(to) else job

@@ -150,7 +150,7 @@ def evaluate(
         with saved_beside(output, made) as saved:
             figures = stored_figures(output, subject, asked, labels)  # of the process that held the lock
             if figures is None:
-                output.refuse_existing(IfExists.REPLACE if overwrite else IfExists.REFUSE)
+                output.refuse_existing(IfExists.of(overwrite))
                 figures = measured(saved)
                 write_figures(output, subject, figures)
         return figures
@@ -295,7 +295,7 @@ def report(
             evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
     strongest = inspection.inspect(loaded, asked.top, REPORTED_CLASSES)
     content = page(loaded, strongest, evaluated, stored.n_bytes).encode()
-    output.write_new(content, IfExists.REPLACE if overwrite else IfExists.REFUSE)
+    output.write_new(content, IfExists.of(overwrite))
     result["bytes"] = len(content)
     return result
 

@@ -15,13 +15,6 @@ from bigmc.cli.screen import Screen
 from bigmc.progress import ProgressCallback
 
 
-def engine_of(threads: int | None) -> Any:
-    """Return an engine with this number of threads."""
-    from bigmc.engine import ThreadEngine
-
-    return ThreadEngine(threads)
-
-
 class Means(TypedDict):
     """Arguments common to all functions that work on data."""
 
@@ -56,7 +49,9 @@ def workers(asked: Working) -> Iterator[Any]:
     """Yield the engine to work with; a connection to a scheduler is closed at the end."""
     cluster = asked.scheduler if asked.scheduler_file is None else asked.scheduler_file
     if cluster is None:
-        yield engine_of(asked.threads)
+        from bigmc.engine import ThreadEngine
+
+        yield ThreadEngine(asked.threads)
         return
     if [asked.threads, asked.scheduler, asked.scheduler_file].count(None) < 2:
         raise click.BadParameter("give only one of --threads, --scheduler and --scheduler-file")

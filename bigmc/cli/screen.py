@@ -17,7 +17,7 @@ from bigmc.budget import current_memory, format_bytes
 from bigmc.cli.metrics import refuse_other_file, write_metrics
 from bigmc.cli.settings import LogFormat, current
 from bigmc.errors import DataError
-from bigmc.printable import printable, printable_json
+from bigmc.printable import finite, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -169,7 +169,7 @@ class Screen:
             "memory_bytes": current_memory(),
         }
         entry |= {
-            name: _plain(value) for name, value in facts.items() if value is not None and name not in entry
+            name: finite(value) for name, value in facts.items() if value is not None and name not in entry
         }
         print(printable_json(json.dumps(entry, ensure_ascii=False)), file=sys.stderr, flush=True)
 
@@ -190,10 +190,6 @@ def _figure(name: str, value: float) -> str:
         return f"{value:g}"
     whole = abs(value) >= 100 and (abs(value) >= 10_000 or float(value).is_integer())
     return f"{value:,.0f}" if whole else f"{value:.4g}"
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _bars() -> Progress:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from bigmc.budget import format_bytes
 from bigmc.cli.arguments import Shown
-from bigmc.printable import listed, printable, printable_json
+from bigmc.printable import finite, listed, printable, printable_json
 
 
 def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) -> None:
@@ -18,7 +17,9 @@ def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) 
 
     If the command wrote its file, `beside`, to standard output, the result goes to stderr.
     """
-    stream = sys.stdout if beside is None or not _is_stdout(beside) else sys.stderr
+    from bigmc.api.resolve import writes_to_stdout  # which ``--help`` need not wait for
+
+    stream = sys.stderr if beside is not None and writes_to_stdout(beside) else sys.stdout
     if asked.as_json:
         text = json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)
         print(printable_json(text), file=stream)
@@ -27,19 +28,13 @@ def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) 
         print(line, file=stream)
 
 
-def _is_stdout(to: str) -> bool:
-    from bigmc.api.resolve import writes_to_stdout  # which ``--help`` need not wait for
-
-    return writes_to_stdout(to)
-
-
 def _finite(value: Any) -> Any:
     """Return the value with None for numbers that JSON cannot express."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return finite(value)
 
 
 def show_features(result: Mapping[str, Any]) -> None:
@@ -99,6 +94,23 @@ _COLUMN_KINDS = {
 
 def show_fit(result: Mapping[str, Any]) -> None:
     """Write the trials of a search, the best settings, and their quality compared with simple models."""
+    _show_columns(result)
+    _show_trials(result)
+    _show_test(result)
+    print(_certified(result))
+    print(
+        f"{_word(result['model'])}: {result['n_nonzero_features']:,} features, "
+        f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
+    )
+    if result["n_quarantined"]:
+        rows = "row was" if result["n_quarantined"] == 1 else "rows were"
+        print(f"{result['n_quarantined']:,} invalid {rows} set aside; the dataset's rejects.parquet says why")
+    if "report" in result:
+        print(f"report: {_word(result['report'])}")
+
+
+def _show_columns(result: Mapping[str, Any]) -> None:
+    """Write what the columns became, and notes on them."""
     for kind, names in result["columns"].items():
         if kind not in ("text", "numeric") or len(result["columns"]) > 1:
             print(f"{_COLUMN_KINDS[kind]}: {_word(listed(names, _MOST_NAMES))}")
@@ -107,6 +119,10 @@ def show_fit(result: Mapping[str, Any]) -> None:
         print(f"read as {_word(listed(written, _MOST_NAMES))}")
     for note in result.get("notes", ()):
         print(f"note: {_word(note)}")
+
+
+def _show_trials(result: Mapping[str, Any]) -> None:
+    """Write the trials, and the quality of fewer features and of other learners."""
     print(f"  {'quality':>8}  {'log loss':>8}  {'features':>9}  {'seconds':>7}  settings")
     for trial in result["trials"]:
         mark = "*" if trial["settings"] == result["settings"] else " "
@@ -124,28 +140,22 @@ def show_fit(result: Mapping[str, Any]) -> None:
         print(f"  {quality:>8.4f}  {learner}{' *' if learner == result['learner'] else ''}")
     if result.get("rivals"):
         print(f"settings: {result['settings']}")
+
+
+def _show_test(result: Mapping[str, Any]) -> None:
+    """Write the quality on the test split, and that of simple models."""
     test = result["test"]
     if test is None:
         print("there is no test split, so the model is not evaluated")
-    else:
-        low, high = test["interval"]
-        print(
-            f"\n{test['by'].replace('_', ' ')} {test[test['by']]:.4f} on {test['n_samples']:,} test rows "
-            f"(95 % interval {low:.4f} to {high:.4f})"
-        )
-        names = {"plain_ridge": "a plain ridge model", "largest_class": "always the largest class"}
-        for name, share in result["baselines"].items():
-            print(f"  {names[name]}: {share:.4f}")
-    print(_certified(result))
+        return
+    low, high = test["interval"]
     print(
-        f"{_word(result['model'])}: {result['n_nonzero_features']:,} features, "
-        f"{result['n_classes']:,} classes, in {result['seconds']:.1f} s"
+        f"\n{test['by'].replace('_', ' ')} {test[test['by']]:.4f} on {test['n_samples']:,} test rows "
+        f"(95 % interval {low:.4f} to {high:.4f})"
     )
-    if result["n_quarantined"]:
-        rows = "row was" if result["n_quarantined"] == 1 else "rows were"
-        print(f"{result['n_quarantined']:,} invalid {rows} set aside; the dataset's rejects.parquet says why")
-    if "report" in result:
-        print(f"report: {_word(result['report'])}")
+    names = {"plain_ridge": "a plain ridge model", "largest_class": "always the largest class"}
+    for name, share in result["baselines"].items():
+        print(f"  {names[name]}: {share:.4f}")
 
 
 _UNCERTIFIED = {

@@ -35,11 +35,7 @@ class Ahead:
     """Compile ahead while the context is open, where there are memory and processors for it.
 
     One process of a machine does, which holds a lock: twenty that start at once need the same kernels.
-
-    Parameters
-    ----------
-    engine : Engine
-        What the run has; workers of a cluster compile for themselves.
+    Workers of a cluster compile for themselves.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -48,16 +44,9 @@ class Ahead:
         self._lock: int | None = None
 
     def expect(self, module: str, arguments: Sequence[str], limit: int) -> None:
-        """Run a module with arguments as soon as a kernel is missing.
+        """Run a module with arguments, if there are any, as soon as a kernel is missing.
 
-        Parameters
-        ----------
-        module : str
-            It ends when its input is closed.
-        arguments : sequence of str
-            Its arguments; without any it is not run.
-        limit : int
-            Memory limit of this process in bytes.
+        It ends when its input is closed. `limit` is the memory limit of this process in bytes.
         """
         if arguments and self._has_processors and limit >= LEAST_MEMORY and sys.executable:
             compile_server.on_miss[:] = [partial(self._start, module, arguments)]

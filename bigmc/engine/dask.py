@@ -196,12 +196,8 @@ class DaskEngine:
     def reduce(self, fn: Callable[..., R], add: Callable[[R, R], R], parts: Sequence[P], *shared: Any) -> R:
         """Return the sum of ``fn(part, *shared)`` over all parts; see `Engine.reduce`.
 
-        Results stay on the workers until they are added up. Those of a lost worker are computed again.
-
-        Raises
-        ------
-        BigmcError
-            If a part kills one worker after the other, or the scheduler or all workers are gone.
+        Results stay on the workers until they are added up. Those of a lost worker are computed again. Errors
+        as of `map`.
         """
         payload = pickle.dumps((fn, shared, self._prepare), pickle.HIGHEST_PROTOCOL)
         packed = [pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts]
@@ -257,31 +253,11 @@ class DaskEngine:
                 # An error at the end of the wait is raised by the next call; this is the error of a part.
                 if future.status == "error" and isinstance(future.exception(LOOK_SECONDS), _NO_ANSWER):
                     raise
-            except KilledWorker as error:
-                raise BigmcError(
-                    f"{name} ended {error.allowed_failures + 1} processes of workers, the last at "
-                    f"{error.last_worker.address}, which were killed or exceeded their memory limit",
-                    "give a smaller --memory, or start the workers with a larger --memory-limit; then "
-                    + _AGAIN,
-                ) from None
-            except (CancelledError, CommClosedError):
-                raise self._gone() from None
-            except (ImportError, RuntimeError) as error:
-                # A scheduler that cannot read a task raises a RuntimeError without the reason.
-                if self._client.status != "running":
-                    raise self._gone() from None
-                if not (isinstance(error, ImportError) or "deserialization of the task" in str(error)):
+            except (CancelledError, Exception) as error:
+                explained = self._explained(error, name)
+                if explained is None:
                     raise
-                reason = " ".join(str(error).split())[:80]
-                raise BigmcError(
-                    f"the Dask scheduler or a worker cannot load the code of bigmc ({reason})",
-                    "install the same bigmc and the packages it needs on all machines",
-                ) from None
-            except Exception:
-                # The client of a scheduler that is just lost can raise nearly anything.
-                if self._client.status != "running":
-                    raise self._gone() from None
-                raise
+                raise explained from None
             if self._client.status != "running":
                 raise self._gone()
             if self._workers():
@@ -293,6 +269,27 @@ class DaskEngine:
                     f"the Dask cluster has had no workers for {DESERTED_SECONDS:.0f} seconds",
                     f"start some, then {_AGAIN}",
                 )
+
+    def _explained(self, error: BaseException, name: str) -> BigmcError | None:
+        """Return what an error of Dask means; None for an error of the part."""
+        if isinstance(error, KilledWorker):
+            return BigmcError(
+                f"{name} ended {error.allowed_failures + 1} processes of workers, the last at "
+                f"{error.last_worker.address}, which were killed or exceeded their memory limit",
+                f"give a smaller --memory, or start the workers with a larger --memory-limit; then {_AGAIN}",
+            )
+        # The client of a scheduler that is just lost can raise nearly anything.
+        if isinstance(error, CancelledError | CommClosedError) or self._client.status != "running":
+            return self._gone()
+        # A scheduler that cannot read a task raises a RuntimeError without the reason.
+        unread = isinstance(error, RuntimeError) and "deserialization of the task" in str(error)
+        if unread or isinstance(error, ImportError):
+            reason = " ".join(str(error).split())[:80]
+            return BigmcError(
+                f"the Dask scheduler or a worker cannot load the code of bigmc ({reason})",
+                "install the same bigmc and the packages it needs on all machines",
+            )
+        return None
 
     def _gone(self) -> BigmcError:
         return BigmcError(

@@ -66,13 +66,7 @@ def run_one(payload: bytes, packed: bytes, most: int | None) -> bytes:
 
 
 def _packed_result(fn: Callable[..., Any], part: Any, shared: tuple[Any, ...], most: int | None) -> bytes:
-    """Return the pickled result of a part.
-
-    Raises
-    ------
-    BigmcError
-        If the worker lacks a file.
-    """
+    """Return the pickled result of a part; `BigmcError` if the worker lacks a file."""
     try:
         with _gate(most) if most else nullcontext():
             result = fn(part, *shared)

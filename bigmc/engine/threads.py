@@ -22,13 +22,7 @@ def available_cpus() -> int:
 
 
 class ThreadEngine:
-    """Run parts on threads of this process.
-
-    Parameters
-    ----------
-    n_workers : int, optional
-        Number of threads; by default one per processor available to this process.
-    """
+    """Run parts on threads of this process, by default one per processor available to it."""
 
     def __init__(self, n_workers: int | None = None) -> None:
         self._n_workers = n_workers or available_cpus()

@@ -88,14 +88,5 @@ def row_batches(X: Any) -> Iterator[Rows]:
     sparse = scipy.sparse.issparse(X)
     step = MAX_ROWS if sparse else min(MAX_ROWS, max(1, _BATCH_ENTRIES // n_features))
     for start in range(0, n_rows, step):
-        part = scipy.sparse.csr_array(native_values(X[start : start + step]))
-        if not part.has_canonical_format:
-            part = part.copy()
-            part.sum_duplicates()
-        data = part.data if part.data.dtype != bool else part.data.astype(np.int8)
-        yield Rows(
-            part.indptr.astype(np.int64, copy=False),
-            part.indices.astype(np.int32, copy=False),
-            data,
-            n_features,
-        )
+        rows = Rows.of_matrix(native_values(X[start : start + step]))
+        yield rows._replace(data=rows.data.astype(np.int8)) if rows.data.dtype == bool else rows

@@ -20,7 +20,7 @@ from bigmc.printable import listed
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.layout import ROW_COLUMNS
 from bigmc.store.shards.disk_shard import StoredShard
-from bigmc.store.shards.label_sets import codes_of, is_sets
+from bigmc.store.shards.label_sets import is_sets, labels_of
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,7 @@ class DatasetInput:
         """Return the labels, or sets of them, of a column of codes."""
         labels = pa.array(self.dataset.classes.tolist())
         if is_sets(column.type):
-            starts, codes = codes_of(column)
-            return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), labels.take(pa.array(codes)))
+            return labels_of(column, labels)
         codes = column.to_numpy()
         return labels.take(pa.array(codes, mask=codes < 0))
 

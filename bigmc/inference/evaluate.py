@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +18,7 @@ from bigmc.inference.evaluate_probabilities import ProbabilitySums
 from bigmc.inference.evaluate_sets import Places, SetCounts, count_sets
 from bigmc.inference.interval import GroupSums
 from bigmc.inference.labelled import LabelledInput, LabelledPart, Workers
-from bigmc.inference.propensities import inverse_propensities, label_counts
+from bigmc.inference.propensities import inverse_propensities
 from bigmc.inference.results import Evaluation
 from bigmc.inference.saved_sums import NOT_SAVED, SavedSums, Sums
 from bigmc.ingestion.columns.known_labels import KnownLabels
@@ -162,55 +163,39 @@ class _LabelSums:
 
 def _count(run: _Pass, places: Places, resources: Resources) -> _LabelSums:
     """Return the sums of all parts; without probabilities if these are missing or do not fit."""
-    outline, samples = run.model.outline, run.samples
-    workers = samples.workers(outline, resources)
+    outline, samples, model = run.model.outline, run.samples, run.model
+    workers, probabilities = samples.workers(outline, resources), None
+    if model.has_probabilities:
+        with suppress(MemoryLimitError):
+            workers, probabilities = samples.scoring_workers(outline, resources), ProbabilitySums()
     of_truth = np.full(places.n_labels, -1)
-    of_truth[places.of_model] = np.arange(run.model.n_classes)
-    shared = of_truth[places.of_truth]
-    if run.model.has_probabilities:
-        try:
-            scoring = samples.scoring_workers(outline, resources)
-        except MemoryLimitError:
-            pass
-        else:
-            both = _LabelSums(places, ProbabilitySums())
-            run.add_up(both, scoring, _count_probabilities, shared)
-            return both
-    sums = _LabelSums(places, None)
-    run.add_up(sums, workers, _count_labels, shared)
+    of_truth[places.of_model] = np.arange(model.n_classes)
+    sums = _LabelSums(places, probabilities)
+    count = _count_labels if probabilities is None else _count_probabilities
+    run.add_up(sums, workers, count, of_truth[places.of_truth])
     return sums
 
 
 def _count_labels(part: LabelledPart, model: Model, of_truth: NDArray[np.int64]) -> _Counts:
     """Return the counts of a part; `of_truth` maps the samples' classes to the model's codes, or -1."""
     labels, predicted = part.labels.to_numpy(), part.codes()
-    return _counts(part, labels, predicted, of_truth, model, None)
+    groups = GroupSums.of(part.groups(), of_truth[labels] == predicted)
+    return _Counts(count_labels(labels, predicted, model.n_classes), groups, None)
 
 
 def _count_probabilities(part: LabelledPart, model: Model, of_truth: NDArray[np.int64]) -> _Counts:
     """Return the counts of a part and the sums of its probabilities; see `_count_labels`."""
     labels, scores = part.labels.to_numpy(), part.scores()
     predicted = np.argmax(scores, axis=1).astype(np.int32)
-    chances = ProbabilitySums.of(model.probabilities(scores), of_truth[labels])
-    return _counts(part, labels, predicted, of_truth, model, chances)
-
-
-def _counts(
-    part: LabelledPart,
-    labels: NDArray[np.int32],
-    predicted: NDArray[np.int32],
-    of_truth: NDArray[np.int64],
-    model: Model,
-    probabilities: ProbabilitySums | None,
-) -> _Counts:
     groups = GroupSums.of(part.groups(), of_truth[labels] == predicted)
-    return _Counts(count_labels(labels, predicted, model.n_classes), groups, probabilities)
+    chances = ProbabilitySums.of(model.probabilities(scores), of_truth[labels])
+    return _Counts(count_labels(labels, predicted, model.n_classes), groups, chances)
 
 
 def _inverse(counted: Dataset, places: Places) -> NDArray[np.float64]:
     """Return the inverse propensities of the classes of a model."""
     counts = np.zeros(places.n_labels, np.int64)
-    counts[places.of_truth] = label_counts(counted)
+    counts[places.of_truth] = counted.class_counts()
     return inverse_propensities(counts[places.of_model], counted.n_samples)
 
 

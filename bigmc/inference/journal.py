@@ -29,17 +29,12 @@ _READ_BYTES = 1 << 20
 class Journal:
     """Keeps the tables of finished parts in the existing folder of a run.
 
-    The file of parts holds two Arrow streams per part. Another file has the committed numbers of parts
-    and bytes, what they were made of, and the size of parts; it is replaced only after those bytes are on
-    disk. Later bytes are truncated. `made` are the inputs of the result as JSON data; None, for inputs that
-    are only in memory, is never resumed. `DataError` if there are parts made of something else.
+    The file of parts holds two Arrow streams per part. Another file has the committed numbers of parts and
+    bytes, what they were made of, and the size of parts; it is replaced only after those bytes are on disk.
+    Later bytes are truncated. `made` are the inputs of the result as JSON data; None, for inputs that are
+    only in memory, is never resumed. `DataError` if there are parts made of something else.
 
-    Attributes
-    ----------
-    n_parts : int
-        Number of finished parts.
-    part_bytes : int or None
-        Size of the parts of the run to resume; None if there is none.
+    `n_parts` counts the finished parts; `part_bytes` is their size, None if there is no run to resume.
     """
 
     def __init__(self, folder: Path, made: Mapping[str, Any] | None) -> None:

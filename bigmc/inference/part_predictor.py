@@ -16,6 +16,7 @@ from bigmc.ingestion.readers.rejects import Reject, rejects_table
 from bigmc.model import Model, ModelSource
 from bigmc.options.inference import PredictOptions
 from bigmc.store.shards.csr import Rows
+from bigmc.store.shards.label_sets import labels_of
 
 N_ODD = "n_odd_values"
 """Metadata of a table of predictions: how many values were no numbers or dates and counted as missing."""
@@ -113,9 +114,7 @@ class PartPredictor:
             small = predicted.to_numpy().astype(np.min_scalar_type(-max(len(labels), 1)))
             table["predicted_label"] = pa.DictionaryArray.from_arrays(pa.array(small), pa.array(labels))
         else:
-            of_sets = pa.array(labels).take(predicted.flatten())
-            starts = np.concatenate([[0], np.cumsum(predicted.value_lengths())]).astype(np.int32)
-            table["predicted_labels"] = pa.ListArray.from_arrays(pa.array(starts), of_sets)
+            table["predicted_labels"] = labels_of(predicted, pa.array(labels))
         if self.options.per_class:
             name = "probability" if self.options.proba else "score"
             values = self.model.probabilities(scores) if self.options.proba else scores

@@ -12,20 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.inference.top_labels import RANKS, hits
-from bigmc.store.dataset import Dataset
-from bigmc.store.shards.label_sets import pairs_of
 
 A, B = 0.55, 1.5
 """Constants of the sigmoid that the authors use for data sets without measurements."""
-
-
-def label_counts(dataset: Dataset) -> NDArray[np.int64]:
-    """Return the number of samples with each label, shape (n_classes,)."""
-    counts = np.zeros(dataset.n_classes, np.int64)
-    for shard in dataset.shards:
-        _, codes = pairs_of(shard.table(["label"]).column("label"))
-        counts += np.bincount(codes, minlength=dataset.n_classes)
-    return counts
 
 
 def inverse_propensities(counts: NDArray[np.int64], n_samples: int) -> NDArray[np.float64]:

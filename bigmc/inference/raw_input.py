@@ -50,14 +50,9 @@ SMALLEST_BATCH, LARGEST_BATCH = 1 << 15, 4 << 20
 class RawInput:
     """The rows of raw files or arrays.
 
-    Attributes
-    ----------
-    sources : list of Source
-        Files or arrays of one format, from `bigmc.ingestion.parts.scan.expand_sources`.
-    types : mapping of str to pyarrow.DataType
-        Types of copied columns, for formats without types.
-    base : str
-        Base folder of relative paths, since workers may run in another folder.
+    `sources` are of one format, from `bigmc.ingestion.parts.scan.expand_sources`. `types` are those of copied
+    columns, for formats without types. `base` is the folder of relative paths, since workers may run in
+    another one.
     """
 
     sources: list[Source]

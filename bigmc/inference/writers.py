@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -14,7 +13,7 @@ import pyarrow.csv as pc
 
 from bigmc.errors import DataError
 from bigmc.lazy import LazyModule
-from bigmc.printable import printable_json
+from bigmc.printable import finite, printable_json
 from bigmc.store.files.outputs import Output, OutputKind
 
 pq = LazyModule("pyarrow.parquet")
@@ -85,7 +84,7 @@ class JsonLinesWriter(TableWriter):
         names = table.column_names
         for start in range(0, table.num_rows, ROWS_AT_ONCE):
             columns = [self._values(table, name, start) for name in names]
-            rows = (dict(zip(names, map(_finite, row), strict=True)) for row in zip(*columns, strict=True))
+            rows = (dict(zip(names, map(finite, row), strict=True)) for row in zip(*columns, strict=True))
             lines = (_line(row) for row in rows)
             self._file.write("".join(lines).encode("utf-8", "backslashreplace"))
         self._file.flush()
@@ -150,7 +149,3 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
         texts = [None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in values]
         return pa.chunked_array([pa.array(texts, pa.string())])
     return column
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -29,7 +29,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import IfBusy, exclusive, remove_tree, write_atomic
 from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, Manifest, append_name, file_entry, read_manifest
-from bigmc.store.files.object_store import building_folder, publish
+from bigmc.store.files.object_store import Address, publish
 from bigmc.store.weighting import Weighting
 
 _OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
@@ -43,16 +43,9 @@ _OF_READING = {option.name for option in fields(RawOptions)}
 class Append:
     """An ingest into an existing dataset, ready to run.
 
-    Attributes
-    ----------
-    to : Path or str
-        Dataset to append to, or its address.
-    source : object
-        Sources to read; those the dataset already has are skipped.
-    asked : dict
-        Given options; they must equal those of the dataset, except options for reading files.
-    limit : int
-        Bytes that the ingest may add to the process.
+    `to` is the dataset or its address; sources that it already has are skipped. The options in `asked` must
+    equal those of the dataset, except options for reading files. The ingest may add `limit` bytes to the
+    process.
     """
 
     to: Path | str
@@ -98,7 +91,7 @@ class Append:
     @property
     def _work(self) -> Path:
         """Folder with ``appends/``: the dataset, or the local folder where an upload is built."""
-        return building_folder(self.to) if isinstance(self.to, str) else self.to
+        return Address(self.to).building if isinstance(self.to, str) else self.to
 
     def _make_job(self, before: Dataset) -> Job | None:
         manifests = [ingest.manifest for ingest in before.ingests]

@@ -57,20 +57,8 @@ SKIPPED_LABELS = 1 << 16
 class Job:
     """One ingest, ready to run.
 
-    Attributes
-    ----------
-    to : Path
-        Dataset to make.
-    sources : sequence of Source
-        What to read.
-    recipe : Recipe
-        How to make the dataset.
-    limit : int
-        Memory limit in bytes, above the bare process.
-    label_bytes : int or None
-        Bytes of the distinct labels; 0 if they are few, None before they are counted.
-    before : Dataset, optional
-        The dataset to append to, before the append.
+    It makes the dataset `to`, or appends to the one `before`, with at most `limit` bytes above the bare
+    process. `label_bytes` are those of the distinct labels; 0 if they are few, None before they are counted.
     """
 
     to: Path
@@ -146,14 +134,10 @@ class Job:
     def run_part(self, number: int, count: int, engine: Engine, progress: ProgressCallback) -> dict[str, int]:
         """Write every ``count``-th part from ``number`` on, while other processes write the others.
 
-        The first process makes the plan; the others wait for it. `run` publishes the dataset. `DataError`,
+        The first process makes the plan; the others wait for it. `run` publishes the dataset. Returns
+        ``n_pieces`` and ``n_samples`` of the finished parts; zeros if the dataset is published. `DataError`,
         `BusyError`, `MemoryLimitError` as for `run`; also if another process does this part, or splits the
         work differently.
-
-        Returns
-        -------
-        dict
-            ``n_pieces`` and ``n_samples`` of the finished parts; zeros if the dataset is published.
         """
         nothing = {"n_pieces": 0, "n_samples": 0}
         engine = self._at_the_data(engine)
@@ -229,10 +213,8 @@ class Job:
     ) -> Job:
         """Write the missing ones of some parts, as many at a time as memory allows.
 
-        Returns
-        -------
-        Job
-            The job whose parts these are: with many labels, each part is written again beside all of them.
+        Returns the job whose parts these are: with many labels, each part is written again beside all of
+        them.
         """
         meter = Meter(mine, progress)
         try:

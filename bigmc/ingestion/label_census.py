@@ -22,12 +22,8 @@ MARGIN = 1.04
 class LabelCensus:
     """Estimate distinct labels from a sample of their hashes.
 
-    Attributes
-    ----------
-    bits : int
-        Labels whose hash has this many zero low bits are kept: one in ``2**bits``.
-    kept : dict of int to int
-        Hash of each label kept, and the bytes that the label takes.
+    Labels whose hash has `bits` zero low bits are kept, one in ``2**bits``: by hash, the bytes that the label
+    takes.
     """
 
     bits: int = 0

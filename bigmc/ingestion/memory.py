@@ -100,32 +100,16 @@ words (0.22 to 0.35) and 1 to 5 characters (0.7 to 1.25) took of programs and th
 class Load:
     """Memory needs of the workers of an ingest.
 
-    Attributes
-    ----------
-    n_features : int
-        Number of features: sorting a shard by counting takes some bytes per feature.
-    names : bool
-        Whether names of hashed features are counted.
-    dense : bool
-        Whether every feature is a numeric column, so that batches grow less than texts.
-    record_bytes : int
-        Bytes for the longest record, or for reading the largest columns of Parquet, in each worker.
-    footer_bytes : int
-        Bytes of the largest footer of a Parquet file, in each worker.
-    parquet : bool
-        Whether there is Parquet to decode.
-    label_bytes : int
-        Bytes for the distinct labels, in each worker and then once for all; 0 before they are counted.
-    row_bytes : int
-        Bytes of a row's samples besides those of its texts.
-    growth : float
-        Bytes of samples per source byte, roughly, for texts and matrices.
-    samples_bytes : int
-        Bytes of the samples of the largest part, or of a whole shard of it, roughly.
-    chunk_bytes : int
-        Bytes of the largest chunk of dask arrays, which are computed whole.
-    n_columns : int
-        Columns of text files, each of which takes memory while it is parsed.
+    Sorting a shard by counting takes some bytes for each of the `n_features`; `names` says whether names of
+    hashed features are counted, and `dense` whether every feature is a numeric column, so that batches grow
+    less than texts. Each worker needs `record_bytes` for the longest record, or the largest columns of
+    Parquet, and `footer_bytes` for the largest footer; `parquet` says whether there is any to decode. The
+    distinct labels take `label_bytes` in each worker and then once for all; 0 before they are counted.
+
+    `row_bytes` are those of a row's samples besides its texts, `growth` roughly the bytes of samples per
+    source byte of texts and matrices, and `samples_bytes` those of the samples of the largest part, or of a
+    whole shard of it. `chunk_bytes` are those of the largest chunk of dask arrays, which are computed whole.
+    Each of the `n_columns` of text files takes memory while it is parsed.
     """
 
     n_features: int
@@ -219,24 +203,10 @@ def bytes_held(part: Part) -> int:
 class Shares:
     """Memory share of one worker, and how many of them there is memory for.
 
-    Attributes
-    ----------
-    most_workers : int
-        Parts that may be worked on at once.
-    most_threads : int
-        Threads that may work on them.
-    batch_bytes : int
-        Source bytes read at once.
-    buffer_bytes : int
-        Bytes of samples collected before a shard is written.
-    name_capacity : int
-        Feature names counted; 0 keeps no names.
-    reader_bytes : int
-        Bytes that decoding Parquet may hold.
-    record_limit : RecordLimit
-        Maximum length of a text.
-    label_bytes : int
-        Bytes of distinct labels of a part.
+    `most_workers` parts may be worked on at once, by `most_threads`. `batch_bytes` of the source are read at
+    once, and `buffer_bytes` of samples collected before a shard is written. `name_capacity` feature names are
+    counted; 0 keeps no names. Decoding Parquet may hold `reader_bytes`, and the distinct labels of a part
+    `label_bytes`.
     """
 
     most_workers: int
@@ -250,16 +220,9 @@ class Shares:
 
 
 def divide(limit: int, load: Load) -> Shares:
-    """Return the share of each worker, and how many of them a memory limit allows.
+    """Return the share of each worker, and how many of them a memory limit, above the bare process, allows.
 
     `MemoryLimitError` if it does not allow one worker.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes above the bare process.
-    load : Load
-        Memory needs of one worker.
     """
     if limit < smallest_limit(load):
         raise MemoryLimitError(

@@ -340,4 +340,4 @@ def _table_batches(
     request = ReadRequest(columns, on_bad_row="quarantine")
     parts = scan(sources, hints=replace(hints, columns=columns))
     batches = (batch.table for part in parts for batch in read(part, request, sources=sources))
-    return (table for table in batches if table is not None and table.num_rows)
+    return (table for table in batches if table.num_rows)

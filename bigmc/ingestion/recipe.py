@@ -22,40 +22,14 @@ DIGESTS = "sha256"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Parameters of an ingest, as JSON data.
+    """Parameters of an ingest, as JSON data; `bigmc.ingest` describes the options among them.
 
-    Attributes
-    ----------
-    sources : tuple of mapping
-        Identity of each source: path, size and time of change, or shape and digest of an array.
-    features : FeatureSpec
-        Which columns become features.
-    weighting : Weighting
-        How stored values are weighted when read.
-    label : str or None
-        Label column; None for sources that carry their labels.
-    splits : mapping of str to float
-        Share of each split.
-    group : str or None
-        Column whose value decides the split, instead of the row number.
-    keep : tuple of str
-        Columns copied to ``rows.parquet``.
-    seed : int
-        Seed of the assignment to splits.
-    on_bad_row : {"fail", "quarantine"}
-        What happens to a row that cannot be used.
-    n_features : int or None
-        Width that was given; None: as the sources tell.
-    names : bool
-        Whether the words behind hashed features are kept.
-    mapping : mapping or None
-        What dense features become: ``fourier``, 0 for standardised ones, and ``gamma``.
-    label_separator : str or None
-        What stands between the labels of a row where they are texts of several.
-    weight : str or None
-        Column that says how much each row counts in training.
-    first_row : int
-        Id of the first row: 0, or where the dataset ends that these rows are appended to.
+    `sources` are identities: path, size and time of change, or shape and digest of an array. `label` is None
+    for sources that carry their labels. `splits` has the share of each split, and `group` the column whose
+    value decides the split, instead of the row number. `n_features` is the width that was given; None: as the
+    sources tell. `mapping` says what dense features become: ``fourier``, 0 for standardised ones, and
+    ``gamma``. `first_row` is the id of the first row: 0, or where the dataset ends that these rows are
+    appended to.
     """
 
     sources: tuple[Mapping[str, Any], ...]

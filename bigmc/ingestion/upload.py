@@ -15,15 +15,7 @@ from bigmc.store.files.object_store import Address, publish
 
 @dataclass(frozen=True)
 class Upload:
-    """An ingest whose dataset goes to an object store.
-
-    Attributes
-    ----------
-    job : Job
-        The ingest, into a local folder.
-    url : str
-        Where the dataset goes.
-    """
+    """An ingest whose dataset goes to an object store at `url`; the job makes it in a local folder."""
 
     job: Job
     url: str

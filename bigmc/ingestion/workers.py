@@ -22,16 +22,8 @@ from bigmc.store.feature_map import Moments
 class PartTask:
     """What all parts of an ingest have in common.
 
-    Attributes
-    ----------
-    shares : Shares
-        Memory of each part that is being worked on.
-    folder : Path
-        Where finished parts are, absolute.
-    crew : Crew
-        Threads of this process that have no part of their own.
-    base : str
-        Folder that relative paths of sources start from, absolute.
+    Finished parts are in `folder`, and relative paths of sources start from `base`, both absolute. The crew
+    are the threads of this process that have no part of their own.
     """
 
     sources: Sequence[Source]

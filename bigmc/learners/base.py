@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -54,24 +54,13 @@ class Trained(NamedTuple):
 class Learner(ABC):
     """A learner with its options.
 
-    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks
-    its options in `check`. All options are recorded in the model, so equal options must give equal
-    models.
+    A learner is a subclass that sets the class attributes below, calls its solver in `_solve`, and checks its
+    options in `check`. All options are recorded in the model, so equal options must give equal models.
 
-    Attributes
-    ----------
-    options_type : type
-        The dataclass of its options (class attribute).
-    kind : str
-        The name of the learner, and of its models (class attribute).
-    warm_starts : bool
-        Whether training can start from a model (class attribute).
-    limits : tuple of str
-        Options that stop training before the gap is reached, for the message (class attribute).
-    takes_missing : bool
-        Whether NaN is accepted as missing values (class attribute).
-    takes_weights : bool
-        Whether weights of samples are accepted (class attribute).
+    `options_type` is the dataclass of its options, `kind` its name and that of its models. `limits` are the
+    options that stop training before the gap is reached, for the message. `warm_starts` says whether training
+    can start from a model, `takes_missing` whether NaN is accepted as a missing value, and `takes_weights`
+    whether samples may have weights.
     """
 
     options_type: ClassVar[type[LearnerOptions]]
@@ -94,8 +83,7 @@ class Learner(ABC):
 
     def check(self) -> None:
         """Raise `BigmcError` for an invalid option, with its name and the valid values."""
-        if self.options.tol is not None:
-            self._check(POSITIVE, "tol")
+        self._check_given(POSITIVE, "tol")
         class_weight = getattr(self.options, "class_weight", None)
         is_text = isinstance(class_weight, str) and class_weight == "balanced"
         if not is_text and not isinstance(class_weight, Mapping | NoneType):
@@ -226,6 +214,16 @@ class Learner(ABC):
             value = getattr(self.options, name)
             if not isinstance(value, valid.type) or not valid.test(float(value)):
                 raise BigmcError(f"{name} is {value!r}", f"give a {valid.said}")
+
+    def _check_given(self, valid: Valid, *names: str) -> None:
+        """Check those of the options that are not None."""
+        self._check(valid, *(name for name in names if getattr(self.options, name) is not None))
+
+    def _check_known(self, name: str, known: Sequence[str]) -> None:
+        """Raise an error for an option with another value than the known ones."""
+        value = getattr(self.options, name)
+        if value not in known:
+            raise BigmcError(f"{name} is {value!r}", f"use one of {', '.join(known)}")
 
 
 def _missing_values(dataset: Dataset) -> DataError:

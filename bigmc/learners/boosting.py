@@ -70,10 +70,8 @@ class BoostingLearner(Learner):
         if self.options.C != "auto":
             self._check(POSITIVE, "C")
         self._check(COUNT, "n_rounds", "patience", "n_models")
-        chosen = ("pool", "max_sweeps", "inner_rounds")
-        self._check(COUNT, *(name for name in chosen if getattr(self.options, name) is not None))
-        if self.options.learning_rate is not None:
-            self._check(SHARE, "learning_rate")
+        self._check_given(COUNT, "pool", "max_sweeps", "inner_rounds")
+        self._check_given(SHARE, "learning_rate")
         depth: Any = 1 if self.options.max_depth is None else self.options.max_depth
         for name, value, low, high in (
             ("max_depth", depth, 1, MAX_DEPTH),
@@ -81,20 +79,16 @@ class BoostingLearner(Learner):
         ):
             if not isinstance(value, Integral) or not low <= int(value) <= high:
                 raise BigmcError(f"{name} is {value!r}", f"give a whole number from {low} to {high}")
-        if self.options.family not in FAMILIES:
-            raise BigmcError(f"family is {self.options.family!r}", f"use one of {', '.join(FAMILIES)}")
-        if self.options.learners not in LEARNERS:
-            raise BigmcError(f"learners is {self.options.learners!r}", f"use one of {', '.join(LEARNERS)}")
-        if self.options.loss not in LOSSES:
-            raise BigmcError(f"loss is {self.options.loss!r}", f"use one of {', '.join(LOSSES)}")
+        self._check_known("family", FAMILIES)
+        self._check_known("learners", LEARNERS)
+        self._check_known("loss", LOSSES)
         if self.options.family == "ray" and depth > 1:
             raise BigmcError("rays have depth 1", "give max_depth=1, or another family")
         self._check(BELOW_ONE, "validation_fraction", "min_frequency", "label_noise")
         self._check(SHARE, "column_share")
         if self.options.n_models > 1 and self.options.column_share == 1:
             raise BigmcError("averaged models would all use the same columns", "give a column_share below 1")
-        if self.options.time_limit is not None:
-            self._check(POSITIVE, "time_limit")
+        self._check_given(POSITIVE, "time_limit")
         super().check()
 
     def recorded(self) -> dict[str, Any]:

@@ -35,8 +35,7 @@ class MinimaxLearner(Learner):
         lambda0: Any = self.options.lambda0
         if lambda0 != "auto" and not (isinstance(lambda0, Real) and 0 <= float(lambda0) < math.inf):
             raise BigmcError(f"lambda0 is {lambda0!r}", "give auto or a finite number of at least 0")
-        if self.options.time_limit is not None:
-            self._check(POSITIVE, "time_limit")
+        self._check_given(POSITIVE, "time_limit")
         check_fourier(self.options.fourier, self.options.gamma)
 
     def _solve(self, dataset: Dataset, run: Run) -> Trained:

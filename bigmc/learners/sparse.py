@@ -51,8 +51,7 @@ class SparseLearner(Learner):
     def check(self) -> None:
         """Raise an error for an invalid option; see `Learner.check`."""
         options = self.options
-        if options.ridge is not None:
-            self._check(NOT_NEGATIVE, "ridge")
+        self._check_given(NOT_NEGATIVE, "ridge")
         if isinstance(options.alpha, str) and options.alpha != "auto":
             raise BigmcError(f"alpha is {options.alpha!r}", 'give a number or "auto"')
         if not isinstance(options.alpha, str):
@@ -64,8 +63,7 @@ class SparseLearner(Learner):
         if options.step not in ("line_search", "constant"):
             raise BigmcError(f"step is {options.step!r}", 'use "line_search" or "constant"')
         super().check()
-        if options.l1_ratio is not None:
-            self._check(NOT_NEGATIVE, "l1_ratio")
+        self._check_given(NOT_NEGATIVE, "l1_ratio")
         objective(used.loss, options.penalty, options.l1_ratio, used.ridge)
 
     @property

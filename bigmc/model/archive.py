@@ -52,8 +52,6 @@ _RETRAIN = "copy it again or train again"
 _GIVE_MODEL = "give a file that bigmc fit or bigmc train has written"
 _FIRST_BYTES = 1 << 16
 """Bytes that are enough for the NumPy header of an array."""
-_PIECE = 1 << 20
-"""Bytes of a member that are read at once to check it."""
 _Pieces = Sequence[bytes | memoryview]
 """Contents of a member, one after the other."""
 #: Maximum bytes of arrays per byte of the file, and bytes that any file may have: an untrusted file
@@ -122,7 +120,8 @@ def read_sizes(path: Path) -> tuple[Mapping[str, Any], dict[str, ArraySize]]:
             with _reading(path, name):
                 _refuse_compressed(archive, name)
                 with archive.open(name) as stream:
-                    size = _inflated_size(stream, most) if deflated else _stored_size(archive, name, stream)
+                    n_bytes, file = archive.getinfo(name).file_size, cast(BinaryIO, stream)
+                    size = _inflated_size(stream, most) if deflated else check_npy(file, n_bytes)
             sizes[name.removesuffix(".npy")] = size
     return _own(header), sizes
 
@@ -135,12 +134,6 @@ def _own(header: Mapping[str, Any]) -> Mapping[str, Any]:
 def _most_inflated(path: Path) -> int:
     """Return the bytes that a deflated array of a file may have."""
     return _MOST_INFLATED * path.stat().st_size + _ALWAYS_INFLATED
-
-
-def _stored_size(archive: zipfile.ZipFile, name: str, stream: IO[bytes]) -> ArraySize:
-    """Return the size of an array that is stored uncompressed and complete."""
-    check_npy(cast(BinaryIO, stream), archive.getinfo(name).file_size)
-    return read_size(cast(BinaryIO, stream))
 
 
 def _inflated_size(stream: IO[bytes], most: int) -> ArraySize:
@@ -253,13 +246,11 @@ def _listed(path: Path, file: BinaryIO) -> tuple[zipfile.ZipFile, Mapping[str, A
 
 def _check_digest(path: Path, archive: zipfile.ZipFile, name: str, expected: str) -> None:
     """Compare a member with the SHA-256 that the header has of it."""
-    digest = hashlib.sha256()
     with _reading(path, name):
         _refuse_compressed(archive, name)
         with archive.open(name) as stream:
-            while piece := stream.read(_PIECE):
-                digest.update(piece)
-    if digest.hexdigest() != expected:
+            digest = hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
+    if digest != expected:
         raise ModelError(f"{path}: {name} is damaged (its SHA-256 differs)", _RETRAIN)
 
 

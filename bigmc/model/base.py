@@ -261,9 +261,14 @@ class Model(Sized):
         return FORMAT_VERSION
 
     @property
+    def calibration_of_scores(self) -> Calibration | None:
+        """How scores become probabilities, if they do."""
+        return self.calibration
+
+    @property
     def has_probabilities(self) -> bool:
         """Whether scores can be turned into probabilities."""
-        return self.calibration is not None
+        return self.calibration_of_scores is not None
 
     def check_probabilities(self) -> None:
         """Raise `ModelError`, with ways to get them, if the model has no probabilities."""
@@ -280,10 +285,11 @@ class Model(Sized):
         if the model was not calibrated.
         """
         self.check_probabilities()
-        assert self.calibration is not None
+        calibration = self.calibration_of_scores
+        assert calibration is not None
         if self.label_threshold is not None:
-            return self.calibration.memberships(scores)
-        return self.calibration.probabilities(scores)
+            return calibration.memberships(scores)
+        return calibration.probabilities(scores)
 
     @property
     def outline(self) -> ModelOutline:

@@ -51,17 +51,8 @@ _Link = Callable[
 def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
     """Return the scale, and the label noise if there is any, with the least log loss.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-        Of rows that training did not see.
-    codes : integer array of shape (n_rows,)
-        The classes of these rows.
-
-    Raises
-    ------
-    DataError
-        If there are no rows.
+    `scores`, of shape (n_rows, n_classes), and classes are those of rows that training did not see.
+    `DataError` if there are no rows.
     """
     rows = _Rows.of(scores, codes)
     return rows.with_noise(_SOFTMAX, rows.temperature())

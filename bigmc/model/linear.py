@@ -182,22 +182,11 @@ class LinearModel(Model):
         return scipy.sparse.csr_array(entries, (self.n_classes, self.n_features))
 
     @property
-    def has_probabilities(self) -> bool:
-        """Whether the model was calibrated, or is a logistic regression."""
-        return super().has_probabilities or self.params.get("loss") == "log_loss"
-
-    @property
     def calibration_of_scores(self) -> Calibration | None:
         """How scores become probabilities: for the logistic loss its own model, the softmax, by default."""
         if self.calibration is None and self.params.get("loss") == "log_loss":
             return Calibration()
         return self.calibration
-
-    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probability of every class: for the logistic loss that of its own model, the softmax."""
-        if self.calibration is None and self.calibration_of_scores is not None:
-            return self.calibration_of_scores.probabilities(scores)
-        return super().probabilities(scores)
 
     def make_scorer(self) -> LinearScorer:
         """Return the scorer, which multiplies samples by the weights."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +35,12 @@ _NO_SCALE = np.empty(0, np.float32)
 _NO_TABLE = np.empty(0, np.int32)
 
 
-class Scorer(Protocol):
+class Scorer(ABC):
     """Computes the scores of one model; threads share it."""
 
+    n_classes: int
+
+    @abstractmethod
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes); they are weighted first.
 
@@ -48,10 +52,18 @@ class Scorer(Protocol):
 
         At most `scratch_bytes` are used, excluding the result.
         """
+        return np.ascontiguousarray(self.class_scores(shard, 0, self.n_classes, scratch_bytes))
 
     def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
         """Return the first class with the largest score of every row, using at most `scratch_bytes`."""
+        return best_codes(
+            shard.n_rows,
+            self.n_classes,
+            scratch_bytes // 4,
+            lambda lo, hi: self.class_scores(shard, lo, hi, scratch_bytes // 2),
+        )
 
+    @abstractmethod
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``, shape (n_rows, hi - lo).
 
@@ -85,7 +97,7 @@ def best_codes(
     return codes
 
 
-class LinearScorer:
+class LinearScorer(Scorer):
     """The products of samples with the weights of a linear model; parameters as for `LinearModel`."""
 
     def __init__(
@@ -101,6 +113,7 @@ class LinearScorer:
         self.features = features
         self.coef = np.ascontiguousarray(coef)
         self.intercept = intercept
+        self.n_classes = len(intercept)
         self.n_features = n_features
         self.weighting = weighting
         self.column_scale = column_scale
@@ -143,7 +156,7 @@ class LinearScorer:
         """Return the scores of raw samples, shape (n_rows, n_classes)."""
         if rows.n_features != self.n_features:
             raise DataError(f"the samples have {rows.n_features} features, the model {self.n_features}")
-        scores = np.empty((rows.n_rows, len(self.intercept)))
+        scores = np.empty((rows.n_rows, self.n_classes))
         score_rows(
             RawRows(rows.indptr, rows.indices, rows.data),
             WeightedFeatures(self._table, self.features, self.coef),
@@ -152,10 +165,6 @@ class LinearScorer:
         )
         scores += self.intercept
         return scores
-
-    def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
-        """Return the scores of a stored shard, shape (n_rows, n_classes); see `Model.shard_scores`."""
-        return self.class_scores(shard, 0, len(self.intercept), scratch_bytes)
 
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``, using `scratch_bytes`, excluding the result."""
@@ -170,9 +179,10 @@ class LinearScorer:
         """
         self._check_width(shard)
         scale = self._row_scale(shard, scratch_bytes)
-        n_classes, width = len(self.intercept), max(1, scratch_bytes // 4 // (8 * max(shard.n_rows, 1)))
-        for lo in range(0, n_classes, width):
-            yield lo, self._class_scores(shard, lo, min(lo + width, n_classes), scale, scratch_bytes // 2)
+        width = max(1, scratch_bytes // 4 // (8 * max(shard.n_rows, 1)))
+        for lo in range(0, self.n_classes, width):
+            hi = min(lo + width, self.n_classes)
+            yield lo, self._class_scores(shard, lo, hi, scale, scratch_bytes // 2)
 
     def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
         """Return the code of the class with the largest score of every row, the lowest code on a tie.
@@ -184,7 +194,7 @@ class LinearScorer:
         scale = self._row_scale(shard, scratch_bytes) if self.intercept.any() else None
         return best_codes(
             shard.n_rows,
-            len(self.intercept),
+            self.n_classes,
             scratch_bytes // 2,
             lambda lo, hi: self._class_scores(shard, lo, hi, scale, scratch_bytes),
         )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.base import Model
-from bigmc.model.linear_scoring import SCRATCH, Scorer, best_codes
+from bigmc.model.linear_scoring import SCRATCH, Scorer
 from bigmc.model.plain import as_json
 from bigmc.store.files.npy import ArraySize
 from bigmc.store.shards.csr import Rows
@@ -173,34 +173,25 @@ def part_prefix(number: int) -> str:
     return f"{_PREFIX}{number}."
 
 
-class SumScorer:
+class SumScorer(Scorer):
     """Adds up the scores of other scorers, each multiplied by a weight."""
 
     def __init__(self, scorers: Sequence[Scorer], weights: NDArray[np.float64], n_classes: int) -> None:
-        self._scorers, self._weights, self._n_classes = scorers, weights, n_classes
+        self._scorers, self._weights, self.n_classes = scorers, weights, n_classes
 
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes)."""
-        return self._sum(lambda scorer: scorer.rows(rows), (rows.n_rows, self._n_classes))
+        return self._sum(lambda scorer: scorer.rows(rows), (rows.n_rows, self.n_classes))
 
     def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
         """Return the scores of a stored shard, shape (n_rows, n_classes), as `Scorer.shard`."""
-        scores = np.empty((shard.n_rows, self._n_classes))
+        scores = np.empty((shard.n_rows, self.n_classes))
         # a quarter each for the sum and one part
         width = max(1, scratch_bytes // 4 // (8 * max(shard.n_rows, 1)))
-        for lo in range(0, self._n_classes, width):
-            hi = min(lo + width, self._n_classes)
+        for lo in range(0, self.n_classes, width):
+            hi = min(lo + width, self.n_classes)
             scores[:, lo:hi] = self.class_scores(shard, lo, hi, scratch_bytes // 2)
         return scores
-
-    def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
-        """Return the first class with the largest score of every row, using at most `scratch_bytes`."""
-        return best_codes(
-            shard.n_rows,
-            self._n_classes,
-            scratch_bytes // 4,
-            lambda lo, hi: self.class_scores(shard, lo, hi, scratch_bytes // 2),
-        )
 
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``, using `scratch_bytes` and two such arrays."""

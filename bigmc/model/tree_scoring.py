@@ -13,7 +13,7 @@ from bigmc.kernels.boosting.arguments import Encoding, ScoredTrees
 from bigmc.kernels.boosting.bins import MAX_EDGES, encode_columns, encode_rows
 from bigmc.kernels.boosting.scoring import add_learners
 from bigmc.model.column_reader import column_runs
-from bigmc.model.linear_scoring import SCRATCH, best_codes
+from bigmc.model.linear_scoring import Scorer
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
@@ -139,7 +139,7 @@ class _Group(NamedTuple):
     trees: ScoredTrees
 
 
-class BoostedScorer:
+class BoostedScorer(Scorer):
     """Evaluates the trees with weight."""
 
     def __init__(
@@ -154,7 +154,7 @@ class BoostedScorer:
         first = trees.node_feature[used].max(axis=1, initial=-1)
         self._order = used[np.argsort(first, kind="stable")]
         self._trees, self._weights = trees, weights
-        self._n_classes, self._n_features, self._weighting = n_classes, n_features, weighting
+        self.n_classes, self._n_features, self._weighting = n_classes, n_features, weighting
         self._all = self._group(self._order)
 
     def rows(self, rows: Rows) -> NDArray[np.float64]:
@@ -163,28 +163,15 @@ class BoostedScorer:
             raise DataError(f"the samples have {rows.n_features} features, the model {self._n_features}")
         group = self._all
         step = max(64, _TILE // max(len(group.features), 1))
-        scores = np.zeros((rows.n_rows, self._n_classes))
+        scores = np.zeros((rows.n_rows, self.n_classes))
         for lo in range(0, rows.n_rows, step):
             indptr = rows.indptr[lo : lo + step + 1]
             codes = np.empty((max(1, len(group.features)), len(indptr) - 1), np.uint8)
             encode_rows(indptr, rows.indices, rows.data, group.features, group.encoding, codes)
-            tile = np.zeros((self._n_classes, codes.shape[1]))
+            tile = np.zeros((self.n_classes, codes.shape[1]))
             self._add(group, codes, 0, tile)
             scores[lo : lo + step] = tile.T
         return scores
-
-    def shard(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.float64]:
-        """Return the scores of a stored shard, shape (n_rows, n_classes), as `Scorer.shard`."""
-        return np.ascontiguousarray(self.class_scores(shard, 0, self._n_classes, scratch_bytes))
-
-    def shard_codes(self, shard: Shard, scratch_bytes: int = SCRATCH) -> NDArray[np.int32]:
-        """Return the first class with the largest score of every row, using at most `scratch_bytes`."""
-        return best_codes(
-            shard.n_rows,
-            self._n_classes,
-            scratch_bytes // 4,
-            lambda lo, hi: self.class_scores(shard, lo, hi, scratch_bytes // 2),
-        )
 
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``; reads only the columns that the learners use."""

@@ -87,10 +87,7 @@ def seconds_of(text: str) -> float:
 def time_limit_of(value: float | str | None) -> float:
     """Return seconds, given as a number or a text such as ``5m``; without a limit infinity.
 
-    Raises
-    ------
-    DataError
-        If this is no time.
+    `DataError` if this is no time.
     """
     if value is None:
         return math.inf
@@ -106,16 +103,8 @@ def time_limit_of(value: float | str | None) -> float:
 def check_names(kind: type[Any], given: Iterable[str], of: str, also: Iterable[str] = ()) -> None:
     """Raise `DataError` if a given option is no field of a class, naming what may have been meant.
 
-    Parameters
-    ----------
-    kind : type
-        Class of options.
-    given : iterable of str
-        Names of the given options.
-    of : str
-        What the options are for, for the error.
-    also : iterable of str
-        Other names that may have been meant: parameters that are not fields.
+    `also` are other names that may have been meant, parameters that are not fields; `of` says what the
+    options are for, for the error.
     """
     known = sorted(item.name for item in fields(kind))
     for name in given:

@@ -201,10 +201,7 @@ def format_examples(value_format: Mapping[str, Columns] | Columns) -> tuple[str,
 def columns_of(names: Columns) -> tuple[str, ...]:
     """Return one name of a column, or several, as texts; those of a data frame may be integers.
 
-    Raises
-    ------
-    DataError
-        If one is neither.
+    `DataError` if one is neither.
     """
     single = isinstance(names, str) or not isinstance(names, Iterable)
     given: tuple[Any, ...] = () if names is None else (names,) if single else tuple(names)

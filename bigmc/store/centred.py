@@ -37,13 +37,7 @@ _AT_ONCE = 1 << 18
 class CentredShard:
     """A shard of which some columns are read less their mean; see `bigmc.store.shards.shard.Shard`.
 
-    Parameters
-    ----------
-    shard : Shard
-        Every row has an entry in each of these columns.
-    features : int64 array of shape (n_centred,)
-        Increasing.
-    means : float64 array of shape (n_centred,)
+    `features` has these columns, increasing; every row has an entry in each.
     """
 
     def __init__(self, shard: Shard, features: NDArray[np.int64], means: NDArray[np.float64]) -> None:
@@ -82,16 +76,8 @@ class CentredShard:
 class CentredDataset(Dataset):
     """A dataset of which some columns are read less their mean.
 
-    Parameters
-    ----------
-    original : Dataset
-        Every sample has an entry in each of these columns.
-    features : int64 array of shape (n_centred,)
-    means : float64 array of shape (n_centred,)
-    column_scale : float32 array of shape (n_features,) or None
-        By default that of the weighting.
-    sample_weights : float64 array of shape (n_samples,) or None
-        Those of the original.
+    Every sample has an entry in each of these `features`. The scale of columns is by default that of the
+    weighting, and the weights of samples those of the original.
     """
 
     def __init__(
@@ -132,13 +118,8 @@ class CentredDataset(Dataset):
 class Centred:
     """A dataset of which some columns are centred.
 
-    Attributes
-    ----------
-    dataset : CentredDataset
-        In memory or on disk as the original; scaled columns have their own deviation, however small.
-    features : int64 array of shape (n_centred,)
-    means : float64 array of shape (n_centred,)
-        Of their values as they are used, after the scale of columns.
+    It is in memory or on disk as the original; scaled columns have their own deviation, however small.
+    `means` are those of the values as they are used, after the scale of columns.
     """
 
     dataset: CentredDataset
@@ -148,11 +129,7 @@ class Centred:
     def shift(self, features: NDArray[np.int64], coef: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return what centring adds to the intercept of some weights, ``sum_j m_j W_j``.
 
-        Parameters
-        ----------
-        features : int64 array of shape (n_nonzero,)
-            Increasing.
-        coef : float array of shape (n_nonzero, n_classes)
+        `features` increase; `coef` has the shape (len(features), n_classes).
         """
         _, own, weighted = np.intersect1d(self.features, features, assume_unique=True, return_indices=True)
         added: NDArray[np.float64] = self.means[own] @ coef[weighted].astype(np.float64)

@@ -22,11 +22,7 @@ _OFFSETS = 1 << 16
 class ChosenColumns:
     """Some features of a dataset, numbered from 0: a `bigmc.store.protocols.ColumnStore`.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    chosen : array of int64
-        The features, increasing.
+    `chosen` are the features, increasing.
     """
 
     def __init__(self, dataset: Dataset, chosen: NDArray[np.int64]) -> None:

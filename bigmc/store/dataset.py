@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from bigmc.store.block import INDEX_BYTES, bytes_of_longest, plan_blocks
 from bigmc.store.classes import ClassLabels
 from bigmc.store.deviations import BLOCK_BYTES, inverse_deviations
 from bigmc.store.files.dtypes import common_dtype
-from bigmc.store.files.layout import SAMPLE_WEIGHT, canonical_json
+from bigmc.store.files.layout import SAMPLE_WEIGHT
 from bigmc.store.label_source import LabelSource
 from bigmc.store.results import DatasetInfo
 from bigmc.store.row_norms import row_scale
@@ -367,11 +366,6 @@ class Dataset:
     def files(self, name: str) -> list[Path]:
         """Return all files of a name, such as ``names.parquet``, at most one per ingest."""
         return self._stored.files(name) if self._stored else []
-
-    @property
-    def feature_signature(self) -> str:
-        """SHA-256 of the number and description of the features; a model fits datasets with equal digests."""
-        return hashlib.sha256(canonical_json([self.n_features, self.features])).hexdigest()
 
     def info(self) -> DatasetInfo:
         """Return the figures of ``bigmc info --json``; bytes are those of all files, or of the arrays."""

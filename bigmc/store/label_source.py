@@ -9,14 +9,7 @@ from bigmc.store.files.untrusted import check_types
 
 
 class LabelSource(NamedTuple):
-    """The label column of raw data.
-
-    Attributes
-    ----------
-    column : str
-    separator : str or None
-        Separator between several labels of a row, if they are texts.
-    """
+    """The label column of raw data; the separator is that of several labels of a row, if they are texts."""
 
     column: str
     separator: str | None = None

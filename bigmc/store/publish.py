@@ -132,6 +132,14 @@ class _Means(NamedTuple):
     n_threads: int
     progress: Callable[[int], None]
 
+    def divided(self, longest: int, decoded_bytes: int) -> tuple[int, int]:
+        """Return the threads and the bytes of a block: at least those of the longest feature."""
+        n_threads = max(1, min(self.n_threads, self.memory // (2 * longest)))
+        block_bytes = max(self.memory // (2 * (n_threads + 1)), longest)
+        if n_threads > 1:  # two blocks for each thread, or more
+            block_bytes = max(min(block_bytes, decoded_bytes // (2 * n_threads)), longest)
+        return n_threads, block_bytes
+
 
 def _write_statistics(
     path: Path, dataset: Dataset, split: str, means: _Means, beside: int = 0
@@ -149,10 +157,7 @@ def _write_statistics(
     longest = bytes_of_longest(counts, dataset.n_shards, dataset.dtype.itemsize)
     if longest > means.memory:
         return []
-    n_threads = max(1, min(means.n_threads, means.memory // (2 * longest)))
-    block_bytes = max(means.memory // (2 * (n_threads + 1)), longest)
-    if n_threads > 1:  # two blocks for each thread, or more
-        block_bytes = max(min(block_bytes, dataset.decoded_bytes // (2 * n_threads)), longest)
+    n_threads, block_bytes = means.divided(longest, dataset.decoded_bytes)
     groups, n_classes, n_features = dataset.group_codes(means.memory), dataset.n_groups, dataset.n_features
     # Integer sums are exact in int64 and pack far better than float64; squares of int32 might not fit.
     exact = np.dtype(np.int64)

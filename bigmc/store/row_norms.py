@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.csc import add_row_products, add_row_squares
 from bigmc.store.protocols import ColumnStore
 from bigmc.store.shards.sample_labels import row_column
+from bigmc.store.shards.shard import Shard
 
 #: Entries and features read at once; a column of a shard has at most 65,536 entries.
 PIECE_ENTRIES = 1 << 20
@@ -49,14 +50,25 @@ def _pieces(store: ColumnStore) -> Iterator[tuple[slice, slice, Piece]]:
     data = np.ones(most, store.dtype)
     for s, shard in enumerate(store.shards):
         rows = slice(int(store.base[s]), int(store.base[s + 1]))
-        lo = 0
-        while lo < store.n_features:
-            offsets = shard.indptr(lo, min(lo + PIECE_FEATURES, store.n_features))
-            width = int(np.searchsorted(offsets, offsets[0] + PIECE_ENTRIES, side="right")) - 1
-            start, stop = int(offsets[0]), int(offsets[width])
-            shard.read(start, stop, indices, None if store.weighting.binary else data)
-            yield rows, slice(lo, lo + width), (offsets[: width + 1] - start, indices, data)
-            lo += width
+        for lo, offsets in column_pieces(shard, indices, None if store.weighting.binary else data):
+            yield rows, slice(lo, lo + len(offsets) - 1), (offsets, indices, data)
+
+
+def column_pieces(
+    shard: Shard, indices: NDArray[np.uint16], data: NDArray[Any] | None
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Read some columns of a shard after others into buffers for `PIECE_ENTRIES`, or all entries if fewer.
+
+    Yields the first of these columns, and their offsets in the buffers.
+    """
+    lo = 0
+    while lo < shard.n_features:
+        offsets = shard.indptr(lo, min(lo + PIECE_FEATURES, shard.n_features))
+        width = int(np.searchsorted(offsets, offsets[0] + PIECE_ENTRIES, side="right")) - 1
+        start, stop = int(offsets[0]), int(offsets[width])
+        shard.read(start, stop, indices, data)
+        yield lo, offsets[: width + 1] - start
+        lo += width
 
 
 def row_scale(store: ColumnStore, column_scale: NDArray[np.float32] | None) -> NDArray[np.float32]:

@@ -16,12 +16,11 @@ from bigmc.kernels.csc import append_columns, select_rows
 from bigmc.store import row_hash
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.layout import GROUP_HASH
+from bigmc.store.row_norms import PIECE_ENTRIES, column_pieces
 from bigmc.store.shards.memory_shard import MAX_ROWS, MemoryShard
 from bigmc.store.shards.shard import Shard
 
 _COLUMNS = ["label", "row_id", "norm", "entries"]
-#: Entries and features decoded at once.
-PIECE_ENTRIES, PIECE_FEATURES = 1 << 20, 1 << 16
 
 
 def draw_rows(dataset: Dataset, share: float, seed: int, engine: Engine) -> tuple[Dataset, NDArray[np.int64]]:
@@ -209,16 +208,9 @@ def _select(shard: Shard, rows: NDArray[np.int64], dtype: np.dtype[Any]) -> _Pie
     kept: list[_Piece] = []
     rows_read, values_read = np.empty(PIECE_ENTRIES, np.uint16), np.empty(PIECE_ENTRIES, dtype)
     kept_rows, kept_values = np.empty_like(rows_read), np.empty_like(values_read)
-    lo = 0
-    while lo < shard.n_features:
-        offsets = shard.indptr(lo, min(lo + PIECE_FEATURES, shard.n_features))
-        width = int(np.searchsorted(offsets, offsets[0] + PIECE_ENTRIES, side="right")) - 1
-        start, stop = int(offsets[0]), int(offsets[width])
-        shard.read(start, stop, rows_read, values_read)
-        counts = np.zeros(width, np.int32)
-        block = offsets[: width + 1] - start
-        n = select_rows(block, rows_read, values_read, place, counts, kept_rows, kept_values)
+    for lo, offsets in column_pieces(shard, rows_read, values_read):
+        counts = np.zeros(len(offsets) - 1, np.int32)
+        n = select_rows(offsets, rows_read, values_read, place, counts, kept_rows, kept_values)
         used = np.flatnonzero(counts).astype(np.int32)
         kept.append(_Piece(used + np.int32(lo), counts[used], kept_rows[:n].copy(), kept_values[:n].copy()))
-        lo += width
     return _Piece(*(np.concatenate(arrays) for arrays in zip(*kept, strict=True)))

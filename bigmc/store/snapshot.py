@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from bigmc.store.files.layout import (
     ShardEntry,
     check_files,
     damaged,
+    digests_below,
     read_manifests,
 )
 from bigmc.store.files.object_store import Origin, find, is_remote
@@ -151,7 +152,8 @@ class Stored:
     @property
     def identity(self) -> str:
         """SHA-256 of the digests of all files when the dataset was opened."""
-        manifests = [self.ingests[0].manifest.without_appends(), *(i.manifest for i in self.ingests[1:])]
+        first, *appended = (ingest.manifest for ingest in self.ingests)
+        manifests = [replace(first, appends=()), *appended]  # as it was before the first append
         digests = [hashlib.sha256(manifest.to_json()).hexdigest() for manifest in manifests]
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 
@@ -232,11 +234,7 @@ class Stored:
     def _statistic(
         self, ingest: Ingest, folder: str, shape: tuple[int, ...], lo: int, hi: int
     ) -> NDArray[np.float64]:
-        digests = {
-            file.path.removeprefix(f"{folder}/"): file.sha256
-            for file in ingest.manifest.files
-            if file.path.startswith(f"{folder}/")
-        }
+        digests = digests_below(f"{folder}/", ingest.manifest.files)
         reader = ArrayReader(ingest.path / folder, self.counter, digests)
         values = read_statistic(reader, shape, lo, hi)
         if values is None:

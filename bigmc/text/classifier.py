@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
@@ -164,11 +163,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         spec = FeatureSpec(text=(_COLUMN,), hasher=hasher)
         rows = spec.transform(pa.record_batch([texts], [_COLUMN]))
         assert isinstance(rows, Rows)
-        matrix = scipy.sparse.csr_array(
-            (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
-        )
         weighting = Weighting(l2=True, idf=True)
-        return Dataset.from_arrays(matrix, labels, weighting=weighting, features=spec.to_dict())
+        return Dataset.from_arrays(rows.matrix, labels, weighting=weighting, features=spec.to_dict())
 
     def _hasher(self, texts: pa.Array, labels: NDArray[Any], memory: int) -> TextHasher:
         analyzer: Any = self.analyzer
@@ -193,13 +189,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _texts(X: Any) -> pa.Array:
-    """Return texts as an Arrow array.
-
-    Raises
-    ------
-    DataError
-        If this is a single text or a table, or a row is not a text.
-    """
+    """Return texts as an Arrow array; `DataError` for a single text, a table, or a row that is not a text."""
     if isinstance(X, str):
         raise DataError("the samples are a single text", "give a list of texts")
     if hasattr(X, "columns") or len(getattr(X, "shape", ())) > 1:

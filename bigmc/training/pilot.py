@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import scipy
 from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
@@ -267,9 +266,7 @@ class _Trials:
             self._texts.take(pa.array(chosen))
         )
         assert isinstance(rows, Rows)
-        matrix = scipy.sparse.csr_array(
-            (rows.data, rows.indices, rows.indptr), (rows.n_rows, rows.n_features)
-        )
+        matrix = rows.matrix
         self._entries[choice] = max(1.0, matrix.nnz / len(chosen))
         groups = None if self._groups is None else self._groups[chosen]  # held-out rows depend on these ids
         return Dataset.from_arrays(

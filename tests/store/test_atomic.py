@@ -11,8 +11,8 @@ from bigmc.store.files import disk
 from bigmc.store.files.atomic import (
     IfBusy,
     exclusive,
-    replace_folder,
     replacing,
+    replacing_folder,
     write_atomic,
 )
 from bigmc.store.files.layout import file_entry, sha256
@@ -90,11 +90,12 @@ def test_a_folder_is_put_in_its_place_before_the_disk_is_told_to_keep_it(tmp_pat
 
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(os, "replace", renamed)
-    aside, folder = tmp_path / "folder.partial", tmp_path / "folder"
+    folder = tmp_path / "folder"
+    (tmp_path / "folder.partial" / "left").mkdir(parents=True)
     for content in ("old", "new"):
-        aside.mkdir()
-        (aside / "file").write_text(content)
-        replace_folder(aside, folder)
+        with replacing_folder(folder) as aside:
+            (aside / "file").write_text(content)
+            assert names(aside) == ["file"]
         assert (folder / "file").read_text() == content
         assert names(tmp_path) == ["folder"]
         assert events[-2:] == ["rename", "sync"]

@@ -57,36 +57,18 @@ class Use(Enum):
 class ColumnFacts:
     """Facts about a column, from the sample.
 
-    Attributes
-    ----------
-    levels : LevelCount
-        Values, but for floats unless they are categories.
-    format : ValueFormat or None
-        Format of numbers or dates, from an example of the user or from the values.
-    n_rows, n_missing : int
-        Rows, and rows without a value.
-    unfit : bool
-        Lists, objects, bytes, times of day, incomplete dates, and integers that are not exact as numbers and
-        do not repeat: left out unless they are named.
-    is_number, is_date : bool
-        Whether all values are numbers, or dates. Known of texts when the sample is complete.
-    inexact : str
-        The first integer that is not exact as a number, such as an id of 18 digits.
-    missing : tuple of str
-        Texts that stand for a missing number or date, in lower case.
-    spelled : tuple of str
-        Those of them that occur.
-    doubt : str
-        Why values that look like numbers or dates are read as texts.
-    odd : mapping of str to int
-        Infinite numbers, or the few values that are no numbers or dates, and how often each occurs.
-    odd_places : mapping of str to str
-        The first line or row of each.
-    row_numbers : RowNumbers
-        Whether the column numbers the rows.
-    label_copy : LabelCopy
-        Whether the column tells the class of every row.
-    use : Use
+    `levels` are its values, but for floats unless they are categories. `format`, of numbers or dates, comes
+    from an example of the user or from the values. `n_missing` counts rows without a value. `unfit` are
+    lists, objects, bytes, times of day, incomplete dates, and integers that are not exact as numbers and do
+    not repeat: left out unless they are named. Whether all values are numbers, or dates, is known of texts
+    when the sample is complete. `inexact` is the first integer that is not exact as a number, such as an id
+    of 18 digits.
+
+    Texts in `missing`, in lower case, stand for a missing number or date, and `spelled` are those of them
+    that occur. `doubt` is why values that look like numbers or dates are read as texts. `odd` counts infinite
+    numbers, or the few values that are no numbers or dates, and `odd_places` has the first line or row of
+    each. `row_numbers` and `label_copy` find out whether the column numbers the rows, or tells the class of
+    every row.
     """
 
     name: str

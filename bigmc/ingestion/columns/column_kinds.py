@@ -16,7 +16,7 @@ from bigmc.ingestion.columns.label_copies import Codes
 from bigmc.ingestion.columns.odd_values import note_on_odd
 from bigmc.ingestion.columns.patterns import expand_given
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, category_texts
-from bigmc.ingestion.columns.value_formats import MISSING_TEXTS, ValueFormats
+from bigmc.ingestion.columns.value_formats import MISSING_TEXTS, ValueFormat, ValueFormats
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import read_once
 from bigmc.ingestion.readers import FORMATS, MATRICES, TEXT_FORMATS
@@ -37,15 +37,10 @@ MOST_INDICATORS = 2_000
 class ColumnKinds(NamedTuple):
     """Options for the columns of a table.
 
-    Attributes
-    ----------
-    options : IngestKeywords
-    left_out : tuple of str
-        Columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if no columns
-        are named.
-    notes : tuple of str
-        Sentences on texts that count as missing, on columns whose values look like numbers or dates but are
-        not read as such, on ids, and on columns that alone tell the class of every row.
+    `left_out` are columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if
+    no columns are named. `notes` are sentences on texts that count as missing, on columns whose values look
+    like numbers or dates but are not read as such, on ids, and on columns that alone tell the class of every
+    row.
     """
 
     options: IngestKeywords
@@ -79,7 +74,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
         return ColumnKinds(options)
     completed = options.copy()
     if not named:
-        columns = _without_ids(columns)
+        _leave_out_ids(columns)
         texts = _kinds(columns, completed)
         categories, hashes = columns_of(completed.get("categorical")), bool(texts)
         dense = (*columns_of(completed.get("dense")), *columns_of(completed.get("date")))
@@ -100,13 +95,12 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     return ColumnKinds(completed, left_out, tuple(_notes(columns)))
 
 
-def _without_ids(columns: list[ColumnFacts]) -> list[ColumnFacts]:
-    """Return the columns; indexes and ids are unfit, unless there are no other columns."""
+def _leave_out_ids(columns: Sequence[ColumnFacts]) -> None:
+    """Mark indexes and ids as unfit, unless there are no other columns."""
     ids = {column.name for column in columns if column.is_id}
     if any(column.is_useful and column.name not in ids for column in columns):
         for column in columns:
             column.unfit |= column.name in ids
-    return columns
 
 
 def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None) -> list[ColumnFacts] | None:
@@ -118,7 +112,7 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     others.add(options.get("weight"))
     columns: dict[str, ColumnFacts] = {}
     categories = columns_of(options.get("categorical"))
-    formats = dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
+    formats = _given_formats(options)
     missing = (*MISSING_TEXTS, *(text.strip().lower() for text in columns_of(options.get("missing_text"))))
     n_rows, rejects = 0, []
     if wanted is None:
@@ -128,18 +122,19 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     labels = Codes()
     for part, batch in _batches(sources, wanted):
         rejects += batch.rejects[:1]
-        n_rows += 0 if batch.table is None else batch.table.num_rows
+        n_rows += batch.n_rows
         firsts[part.source] = min(firsts.get(part.source, part.first_row), part.first_row)
         classes = _classes(batch.table, options.get("label"), labels)
-        for name in () if batch.table is None else batch.table.column_names:
-            if name not in others:
-                use = Use.CATEGORY if name in categories else Use.UNKNOWN
-                new = ColumnFacts(name, format=formats.get(name), missing=missing, use=use)
-                column = columns.setdefault(name, new)
-                column.add(batch.table)
-                column.row_numbers.add(batch.table.column(name), batch.row, firsts[part.source])
-                if classes is not None and not column.unfit:
-                    column.label_copy.add(batch.table.column(name), classes)
+        for name in batch.table.column_names:
+            if name in others:
+                continue
+            use = Use.CATEGORY if name in categories else Use.UNKNOWN
+            new = ColumnFacts(name, format=formats.get(name), missing=missing, use=use)
+            column = columns.setdefault(name, new)
+            column.add(batch.table)
+            column.row_numbers.add(batch.table.column(name), batch.row, firsts[part.source])
+            if classes is not None and not column.unfit:
+                column.label_copy.add(batch.table.column(name), classes)
     if not n_rows:
         raise rejects[0].error() if rejects else no_rows(sources[0])
     for column in columns.values():
@@ -148,9 +143,9 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
     return list(columns.values())
 
 
-def _classes(table: pa.RecordBatch | None, label: Any, labels: Codes) -> NDArray[np.int64] | None:
+def _classes(table: pa.RecordBatch, label: Any, labels: Codes) -> NDArray[np.int64] | None:
     """Return the class of each row; None if the labels are not read with the features, or are lists."""
-    if table is None or label not in table.column_names or pa.types.is_nested(table.schema.field(label).type):
+    if label not in table.column_names or pa.types.is_nested(table.schema.field(label).type):
         return None
     return labels.of(table.column(label))
 
@@ -171,9 +166,8 @@ def _batches(sources: Sequence[Source], wanted: Sequence[str] | None) -> Iterato
     for part in scan(sources, hints=hints):
         for batch in read(part, ReadRequest(wanted, on_bad_row="quarantine"), sources=sources):
             yield part, batch
-            n_rows += 0 if batch.table is None else batch.table.num_rows
-            n_columns = 0 if batch.table is None else batch.table.num_columns
-            if n_rows >= SAMPLE_ROWS or n_rows * n_columns >= SAMPLE_VALUES:
+            n_rows += batch.n_rows
+            if n_rows >= SAMPLE_ROWS or n_rows * batch.table.num_columns >= SAMPLE_VALUES:
                 return
 
 
@@ -181,17 +175,22 @@ def _find_places(sources: Sequence[Source], columns: Sequence[ColumnFacts]) -> N
     """Find the first line or row of each odd value, by reading the sample once more."""
     for part, batch in _batches(sources, [column.name for column in columns]) if columns else ():
         unit = "line" if part.format in TEXT_FORMATS else "row"
-        for column in () if batch.table is None else columns:
+        for column in columns:
             texts = pc.utf8_trim_whitespace(category_texts(batch.table.column(column.name)))
             for place in np.flatnonzero(pc.is_in(texts, pa.array(column.odd, pa.string()))):
                 text = texts[int(place)].as_py()
                 column.odd_places.setdefault(text, f"{unit} {batch.line[place]:,}")
 
 
+def _given_formats(options: IngestKeywords) -> dict[str, ValueFormat]:
+    """Return the formats of columns that have examples."""
+    return dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
+
+
 def _enter_formats(columns: Sequence[ColumnFacts], options: IngestKeywords) -> None:
     """Add the formats of numbers and dates, and the texts that stand for missing ones, to the options."""
     used = {*columns_of(options.get("dense")), *columns_of(options.get("date"))}
-    formats = dict(ValueFormats.like(format_examples(options.get("value_format"))).formats)
+    formats = _given_formats(options)
     formats |= {column.name: column.format for column in columns if column.name in used and column.format}
     if formats:
         options["value_format"] = ValueFormats(tuple(formats.items())).examples

@@ -45,14 +45,8 @@ def is_date(kind: pa.DataType) -> bool:
 def as_dates(column: pa.Array, format: str = ISO, missing: Sequence[str] = ()) -> Floats:
     """Return a column of dates or times, or of texts, as the numbers of `DATE_PARTS`.
 
-    Parameters
-    ----------
-    column : pyarrow Array
-    format : str
-        How texts are written, a key of `bigmc.ingestion.columns.date_formats.EXAMPLES`; by default like
-        2026-11-25 or 2026-11-25T08:30:00Z.
-    missing : sequence of str
-        Texts, in small letters, that stand for a missing date.
+    `format`, how texts are written, is a key of `bigmc.ingestion.columns.date_formats.EXAMPLES`. Texts in
+    `missing`, in small letters, stand for a missing date.
     """
     if is_text(column.type):
         texts = without_missing(plain_text(column), missing)

@@ -52,17 +52,10 @@ _DAY_OF_US, _EPOCH_YEAR = 86_400_000_000, 1970
 
 
 def date_format(texts: pa.Array) -> str | Doubt | None:
-    """Return the format in which all these texts are dates.
+    """Return the format, a key of `EXAMPLES`, in which all these texts are dates; None where some are none.
 
-    Parameters
-    ----------
-    texts : pyarrow Array of string
-        Trimmed, none of them missing, and not all of ISO 8601.
-
-    Returns
-    -------
-    str, Doubt, or None
-        A key of `EXAMPLES`; a doubt where it may be one or another, None where some texts are no dates.
+    The texts are trimmed, none of them missing, and not all of ISO 8601. Where it may be one format or
+    another, a doubt is returned.
     """
     fitting = [format for format in _PATTERNS if len(texts) and not times_in_format(texts, format)[1].any()]
     if len(fitting) < 2:
@@ -74,12 +67,7 @@ def date_format(texts: pa.Array) -> str | Doubt | None:
 def times_in_format(texts: pa.Array, format: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return microseconds since 1970, 0 for texts that are not dates in this format, and which those are.
 
-    Parameters
-    ----------
-    texts : pyarrow Array of string
-        Trimmed; null ones are no dates.
-    format : str
-        A key of `EXAMPLES`, but for `ISO`.
+    The texts are trimmed; null ones are no dates. The format is a key of `EXAMPLES`, but for `ISO`.
     """
     found = pc.extract_regex(texts, _PATTERNS[format])
     fits = _marks(found.is_valid()).copy()

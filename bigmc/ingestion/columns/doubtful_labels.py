@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bigmc.ingestion.columns.known_labels import texts_by_meaning
+from bigmc.printable import listed
 
 LIKE_MISSING = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "nat", "?", "-", "unknown"})
 """Texts for missing values in other programs, in lower case; ingest treats every text as a label."""
@@ -16,13 +17,7 @@ _SHOWN = 5
 
 
 def doubts_about_labels(classes: NDArray[Any]) -> list[str]:
-    """Return a sentence for each kind of suspicious label; none for most datasets.
-
-    Parameters
-    ----------
-    classes : array of shape (n_classes,)
-        Labels of a dataset.
-    """
+    """Return a sentence for each kind of suspicious label among the classes of a dataset; mostly none."""
     texts = [label for label in classes.tolist() if isinstance(label, str)]
     warnings = []
     missing = [text for text in texts if text.strip().lower() in LIKE_MISSING]
@@ -44,5 +39,4 @@ def doubts_about_labels(classes: NDArray[Any]) -> list[str]:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
-    return ", ".join(repr(text) for text in texts[:_SHOWN]) + more
+    return listed([repr(text) for text in texts], _SHOWN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -33,6 +33,9 @@ Samples = Rows | NDArray[Any]
 
 Bad = dict[int, str]
 """Position of an invalid row in its batch → the reason."""
+
+_Fault = tuple[str, int, str]
+"""Column of an invalid value, position of its row in the batch, and what is wrong."""
 
 _SHOWN = 40
 """Letters of an invalid value that a reason quotes."""
@@ -229,9 +232,19 @@ class FeatureSpec:
         numbers = self.read_numbers(table) if numbers is None else numbers
         self.check_types(table.schema)
         bad: Bad = {}
+        for faults in (self._bad_texts(table), self._bad_numbers(table, numbers), self._bad_dates(table)):
+            for name, position, what in faults:
+                bad.setdefault(position, f"column {name!r} {what}")
+        return bad
+
+    def _bad_texts(self, table: pa.RecordBatch) -> Iterator[_Fault]:
+        """Yield missing texts and categories, unless they are filled."""
         for name in () if self.fills else (*self.text, *self.categorical):
-            for position in np.flatnonzero(null_mask(table.column(name))):
-                bad.setdefault(int(position), f"column {name!r} {ABSENT}")
+            for position in np.flatnonzero(null_mask(table.column(name))).tolist():
+                yield name, position, ABSENT
+
+    def _bad_numbers(self, table: pa.RecordBatch, numbers: Numbers) -> Iterator[_Fault]:
+        """Yield numbers that are missing, unreadable, infinite, or integers that are not exact."""
         may_miss = frozenset(self.dense if self.takes_missing else ())
         columns = (*self.numeric, *self.dense)
         good = numbers.read_together(columns)
@@ -243,30 +256,25 @@ class FeatureSpec:
                 values = np.where(np.isnan(values), 0.0, values)
             else:
                 unreadable = unreadable & ~absent
-                for position in np.flatnonzero(absent):
-                    bad.setdefault(int(position), f"column {name!r} {ABSENT}")
-            for position in np.flatnonzero(unreadable):
-                shown = str(column[int(position)].as_py())[:_SHOWN]
-                bad.setdefault(int(position), f"column {name!r} {NOT_A_NUMBER} {shown!r}")
+                yield from ((name, position, ABSENT) for position in np.flatnonzero(absent).tolist())
+            for position in np.flatnonzero(unreadable).tolist():
+                yield name, position, f"{NOT_A_NUMBER} {str(column[position].as_py())[:_SHOWN]!r}"
             if np.abs(values).max(initial=0.0) < EXACT_INTEGERS:
                 continue  # as in nearly every batch: all are finite and exact
-            for position in np.flatnonzero(~np.isfinite(values) & ~unreadable):
-                bad.setdefault(int(position), f"column {name!r} is {values[position]}")
-            for position in np.flatnonzero(np.abs(values) >= EXACT_INTEGERS):
-                text = str(column[int(position)].as_py())
+            for position in np.flatnonzero(~np.isfinite(values) & ~unreadable).tolist():
+                yield name, position, f"is {values[position]}"
+            for position in np.flatnonzero(np.abs(values) >= EXACT_INTEGERS).tolist():
+                text = str(column[position].as_py())
                 if not is_exact(text):
-                    reason = f"column {name!r} is {text}, which is not exact as a 64-bit float"
-                    bad.setdefault(int(position), reason)
+                    yield name, position, f"is {text}, which is not exact as a 64-bit float"
+
+    def _bad_dates(self, table: pa.RecordBatch) -> Iterator[_Fault]:
+        """Yield missing dates, unless they are filled or kept, and texts that are no dates."""
         for name in self.dates:
             _, absent, unreadable = self.read_dates(table, name)
-            for position in np.flatnonzero(unreadable | (absent & (not self.takes_missing))):
-                reason = (
-                    "missing"
-                    if absent[position]
-                    else f"not a date like {self.value_formats.date_example(name)}"
-                )
-                bad.setdefault(int(position), f"column {name!r} is {reason}")
-        return bad
+            for position in np.flatnonzero(unreadable | (absent & (not self.takes_missing))).tolist():
+                other = f"is not a date like {self.value_formats.date_example(name)}"
+                yield name, position, ABSENT if absent[position] else other
 
     def check_types(self, schema: pa.Schema) -> None:
         """Raise `DataError` if the type of a column does not fit its use, naming an option that fits."""
@@ -302,19 +310,10 @@ class FeatureSpec:
         categories: Sequence[Categories] | None = None,
         numbers: Numbers | None = None,
     ) -> Samples:
-        """Return the features of a batch without bad rows.
+        """Return the features of a batch without bad rows, as a float64 array when every feature is dense.
 
-        Parameters
-        ----------
-        table : pyarrow.RecordBatch
-        categories : sequence of Categories, optional
-            Its categorical columns, if they were read before.
-        numbers : Numbers, optional
-            Its columns of numbers, if they were.
-
-        Returns
-        -------
-        Rows, or float64 array of shape (n_rows, n_features) when every feature is dense.
+        `categories` and `numbers` are its categorical columns and its columns of numbers, if they were read
+        before.
         """
         numbers = self.read_numbers(table) if numbers is None else numbers
         dense = np.empty((table.num_rows, len(self.dense)))

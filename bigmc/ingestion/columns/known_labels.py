@@ -26,18 +26,9 @@ Meaning = int | float | bool | datetime.datetime
 
 
 class KnownLabels:
-    """The classes of a model or a dataset.
+    """The classes of a model or a dataset, all of one type, and the code of each.
 
-    Parameters
-    ----------
-    classes : iterable of label
-        By code; all of one type.
-    of : str
-        Whose they are, for errors.
-
-    Attributes
-    ----------
-    codes : dict of label to int
+    `of` says whose they are, for errors.
     """
 
     def __init__(self, classes: Iterable[object], of: str) -> None:

@@ -5,7 +5,7 @@ A column of lists has a set of labels for every sample, possibly empty; duplicat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 
 import numpy as np
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.known_labels import KnownLabels
+from bigmc.ingestion.columns.number_columns import null_mask
+from bigmc.ingestion.readers.utf8 import is_string
 from bigmc.lazy import LazyModule
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.shards.label_sets import is_sets, set_column
@@ -30,28 +32,30 @@ NO_LABELS = "[]"
 def find_missing(labels: pa.Array) -> NDArray[np.bool_]:
     """Return which labels are missing: null, NaN, an empty text, or a list with one of these."""
     if is_sets(labels.type):
-        missing = np.array(labels.is_null().to_numpy(zero_copy_only=False), dtype=bool)
-        missing[np.asarray(pc.list_parent_indices(labels))[find_missing(labels.flatten())]] = True
-        return missing
+        return null_mask(labels) | _sets_with(find_missing, labels)
     if pa.types.is_dictionary(labels.type):
         return find_missing(labels.dictionary_decode())
-    missing = np.asarray(pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
-    if pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type):
-        missing |= np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))
-    return missing
+    if is_string(labels.type):
+        return np.asarray(pc.equal(labels, "").fill_null(True).to_numpy(zero_copy_only=False))
+    return null_mask(labels)
 
 
 def find_nul_at_end(labels: pa.Array) -> NDArray[np.bool_]:
     """Return which labels end with a NUL character, which NumPy drops: it would be another label."""
     if is_sets(labels.type):
-        found = np.zeros(len(labels), dtype=bool)
-        found[np.asarray(pc.list_parent_indices(labels))[find_nul_at_end(labels.flatten())]] = True
-        return found
+        return _sets_with(find_nul_at_end, labels)
     if pa.types.is_dictionary(labels.type):
         return find_nul_at_end(labels.dictionary_decode())
-    if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
+    if not is_string(labels.type):
         return np.zeros(len(labels), dtype=bool)
     return np.asarray(pc.ends_with(labels, "\0").fill_null(False).to_numpy(zero_copy_only=False))
+
+
+def _sets_with(find: Callable[[pa.Array], NDArray[np.bool_]], labels: pa.Array) -> NDArray[np.bool_]:
+    """Return which sets have a label that a function finds."""
+    found = np.zeros(len(labels), dtype=bool)
+    found[np.asarray(pc.list_parent_indices(labels))[find(labels.flatten())]] = True
+    return found
 
 
 def plain(labels: pa.Array) -> pa.Array:
@@ -118,15 +122,8 @@ class TooManyLabels(Exception):
 class LabelCoder:
     """Number the labels of one part in the order of their first appearance.
 
-    Parameters
-    ----------
-    most_bytes : int, optional
-        Memory for the labels, as computed by `label_cost`.
-
-    Attributes
-    ----------
-    sets : bool or None
-        Whether labels are sets; None before the first label.
+    They may take `most_bytes` of memory, as computed by `label_cost`. `sets` says whether labels are sets;
+    None before the first label.
     """
 
     def __init__(self, most_bytes: int = 1 << 62) -> None:
@@ -170,7 +167,7 @@ def split_labels(labels: pa.Array, separator: str) -> pa.Array:
 
     `DataError` if the labels are not texts.
     """
-    if not (pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)):
+    if not is_string(labels.type):
         raise DataError(
             f"the label column has type {labels.type}, not text, so --label-separator cannot split it",
             "leave --label-separator out",
@@ -205,18 +202,9 @@ def merge_classes(
 ) -> list[object]:
     """Return the sorted classes of a dataset from the labels of its parts.
 
-    `DataError` if the labels have several types, or there are fewer than two.
-
-    Parameters
-    ----------
-    parts : iterable of list
-        Labels of each part.
-    written : LabelTypes
-        In a text format, labels become integers if all are spelled exactly like integers.
-    n_set_aside : int, default=0
-        Bad rows whose labels are not among them, for the error.
-    kind : LabelKind, optional
-        What the labels of a row are, for the error.
+    In a text format, labels become integers if all are spelled exactly like integers. `DataError` if the
+    labels have several types, or there are fewer than two; it mentions the bad rows that were set aside,
+    whose labels are not among them.
     """
     labels = {value for part in parts for value in part}
     kinds = sorted({type(value).__name__ for value in labels})
@@ -249,17 +237,10 @@ def merge_classes(
 
 
 def extend_classes(classes: list[object], parts: Iterable[list[object]]) -> list[object]:
-    """Return the classes of a dataset, followed by the sorted new ones of appended parts.
+    """Return the classes of a dataset, which keep their codes, and then the sorted new ones of parts.
 
     A label that means one of the classes is that one, whatever its type (`KnownLabels`). `DataError` if a
     label has another type than the classes.
-
-    Parameters
-    ----------
-    classes : list
-        Classes by code; they keep their codes.
-    parts : iterable of list
-        Labels of each part.
     """
     known = KnownLabels(classes, "dataset's labels")
     labels = (known.label(value) for part in parts for value in part)

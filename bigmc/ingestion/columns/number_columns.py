@@ -14,6 +14,7 @@ from bigmc.ingestion.columns.number_formats import NumberFormat
 from bigmc.ingestion.columns.value_formats import PLAIN, ValueFormats, without_missing
 from bigmc.ingestion.hashing.categories import is_text, plain_text
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS
+from bigmc.ingestion.readers.utf8 import is_string
 from bigmc.lazy import LazyModule
 
 pc = LazyModule("pyarrow.compute")
@@ -33,12 +34,8 @@ def is_number(kind: pa.DataType) -> bool:
 class Floats(NamedTuple):
     """A column as numbers; a column of dates as several.
 
-    Attributes
-    ----------
-    values : float64 array of shape (n_rows,), or (n_rows, n_numbers) for dates
-        NaN if there is no number or date.
-    absent, unreadable : bool arrays of shape (n_rows,)
-        Rows without a value, and rows whose value is not a number or date.
+    `values` has the shape (n_rows,), for dates (n_rows, n_numbers), with NaN if there is no number or date.
+    `absent` marks rows without a value, `unreadable` those whose value is not a number or date.
     """
 
     values: NDArray[np.float64]
@@ -62,14 +59,7 @@ class Floats(NamedTuple):
 
 
 class Numbers:
-    """Columns of a batch as numbers, each parsed once, at first use.
-
-    Parameters
-    ----------
-    table : RecordBatch
-    value_formats : ValueFormats
-        How texts of its columns are written.
-    """
+    """Columns of a batch as numbers, each parsed once, at first use."""
 
     def __init__(self, table: pa.RecordBatch, value_formats: ValueFormats = PLAIN) -> None:
         self._table, self._formats = table, value_formats
@@ -206,6 +196,6 @@ def _read_float(text: str | None) -> float | None:
 
 def null_mask(column: pa.Array) -> NDArray[np.bool_]:
     """Return which values are missing, NaN included."""
-    if column.null_count == 0 and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if column.null_count == 0 and is_string(column.type):
         return np.zeros(len(column), dtype=bool)
     return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.lazy import LazyModule
+from bigmc.printable import listed
 
 pc = LazyModule("pyarrow.compute")
 
@@ -38,15 +39,7 @@ _MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (".", " "), (",", " "), 
 
 
 class Doubt(NamedTuple):
-    """Why texts that look like numbers or dates are not read as such.
-
-    Attributes
-    ----------
-    reason : str
-        A phrase.
-    example : str
-        What would tell, or nothing.
-    """
+    """Why texts that look like numbers or dates are not read as such, and an example that would tell."""
 
     reason: str
     example: str = ""
@@ -56,14 +49,8 @@ class Doubt(NamedTuple):
 class NumberFormat:
     """Separators, currency and units of a column of numbers.
 
-    Attributes
-    ----------
-    decimal, thousands : str
-        The decimal point, and the mark between groups of three digits, if there is one.
-    prefix : str
-        What stands before every number, such as a currency.
-    units : tuple of pairs of str and float
-        What may stand behind a number, and its factor.
+    `thousands` is the mark between groups of three digits, if there is one, and `prefix` what stands before
+    every number, such as a currency. `units` are what may stand behind a number, each with its factor.
     """
 
     decimal: str = "."
@@ -130,17 +117,10 @@ class NumberFormat:
 
 
 def number_format(texts: pa.Array) -> NumberFormat | Doubt | None:
-    """Return the format in which all these texts are numbers.
+    """Return the format in which all these texts are numbers; None where some hold none.
 
-    Parameters
-    ----------
-    texts : pyarrow Array of string
-        Trimmed, none of them missing.
-
-    Returns
-    -------
-    NumberFormat, Doubt, or None
-        A doubt where all hold a number, which may mean several; None where some hold none.
+    The texts are trimmed, none of them missing. A doubt is returned where all hold a number, which may mean
+    several.
     """
     parts = _parts(texts)
     if not len(texts) or parts["digits"].null_count:
@@ -210,5 +190,4 @@ def _is_minus(sign: pa.Array) -> pa.Array:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    shown = ", ".join(text or "none" for text in sorted(texts)[:3])
-    return shown + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+    return listed([text or "none" for text in sorted(texts)], 3)

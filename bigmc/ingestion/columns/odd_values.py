@@ -14,6 +14,7 @@ from bigmc.ingestion.columns.date_formats import EXAMPLES, ISO, times_in_format
 from bigmc.ingestion.columns.number_columns import as_float
 from bigmc.ingestion.columns.number_formats import Doubt, main_kind
 from bigmc.ingestion.columns.value_formats import ValueFormat, format_of_texts, holds_digit
+from bigmc.printable import listed
 
 ODD_SHARE, MOST_ODD = 0.01, 20
 """Share of a column's values that may be odd, and how many different ones: more may mean something."""
@@ -23,13 +24,7 @@ _SHOWN = 3
 
 
 class MainFormat(NamedTuple):
-    """The format of nearly all values of a column, and which ones are odd.
-
-    Attributes
-    ----------
-    format : ValueFormat
-    is_odd : bool array of shape (n_values,)
-    """
+    """The format of nearly all values of a column, and which ones are odd."""
 
     format: ValueFormat
     is_odd: NDArray[np.bool_]
@@ -38,12 +33,7 @@ class MainFormat(NamedTuple):
 def main_format(texts: pa.Array, times: NDArray[np.int64]) -> MainFormat | None:
     """Return the format of all values of a column but a few odd ones; None if there is none.
 
-    Parameters
-    ----------
-    texts : pyarrow Array of string
-        The different values, trimmed, none of them missing.
-    times : int64 array of shape (n_values,)
-        How often each occurs.
+    `texts` are the different values, trimmed, none of them missing; `times` says how often each occurs.
     """
     if times[~holds_digit(texts)].sum() > ODD_SHARE * times.sum():
         return None
@@ -74,10 +64,9 @@ def _odd_ones(texts: pa.Array) -> Iterator[NDArray[np.bool_]]:
 def note_on_odd(name: str, counts: Mapping[str, int], n_values: int, places: Mapping[str, str]) -> str:
     """Return a sentence on the odd values of a column, each with the first line or row it is in."""
     shown = [f"{text[:40]!r} in {places[text]}" if text in places else repr(text[:40]) for text in counts]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     n_odd = sum(counts.values())
     return (
         f"{n_odd:,} of {n_values:,} values of {name} {'is' if n_odd == 1 else 'are'} no number or date and "
         f"{'counts' if n_odd == 1 else 'count'} as missing, also in later rows and predictions: "
-        f"{', '.join(shown[:_SHOWN])}{more}"
+        f"{listed(shown, _SHOWN)}"
     )

@@ -17,13 +17,7 @@ _STARTS = (0, 1)
 
 
 class RowNumbers:
-    """Finds out whether a column numbers the rows: 0, 1, 2, … or 1, 2, 3, … in every file or on through all.
-
-    Attributes
-    ----------
-    n_rows : int
-        Rows seen.
-    """
+    """Finds out whether a column numbers the rows from 0 or 1 on, in every file or through all of them."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -36,16 +30,7 @@ class RowNumbers:
         return self._numbered and self.n_rows >= FEWEST_ROWS
 
     def add(self, column: pa.Array, rows: NDArray[np.int64], first_row: int) -> None:
-        """Look at the next rows.
-
-        Parameters
-        ----------
-        column : pyarrow Array
-        rows : int64 array of shape (n_rows,)
-            Numbers of the rows among all, which leave bad ones out.
-        first_row : int
-            Number of the first row of their file.
-        """
+        """Look at the next rows of the file that begins at `first_row`; `rows` leave bad ones out."""
         self.n_rows += len(column)
         if not (self._numbered and len(column)):
             return

@@ -36,13 +36,7 @@ MOST_COUNTED = 100_000
 
 @dataclass(frozen=True)
 class Levels:
-    """The values of a category that have features.
-
-    Attributes
-    ----------
-    values : tuple of str
-        The most frequent first.
-    """
+    """The values of a category that have features, the most frequent first."""
 
     column: str
     values: tuple[str, ...]
@@ -82,16 +76,9 @@ class Levels:
 class Filling:
     """Replacements of missing numbers, and the scales of numbers if there are hashed columns.
 
-    Attributes
-    ----------
-    values : tuple of float
-        The mean of each dense column.
-    flagged : tuple of int
-        Positions of columns with missing numbers; each has a feature that marks them.
-    deviations : tuple of float
-        Standard deviations of standardised numbers, else empty.
-    fills : bool
-        Whether missing numbers are filled; else they are refused.
+    `values` has the mean of each dense column, and `flagged` the positions of columns with missing numbers;
+    each has a feature that marks them. `deviations` are those of standardised numbers, else empty. Unless it
+    `fills`, missing numbers are refused.
     """
 
     values: tuple[float, ...]
@@ -140,13 +127,7 @@ def category_texts(column: pa.Array) -> pa.Array:
 
 
 class LevelCount:
-    """Counts the values of a category.
-
-    Attributes
-    ----------
-    counts : Counter of str
-        Each value, but for those after the first `MOST_COUNTED`, with the number of its rows.
-    """
+    """Counts the rows of each value of a category, but for values after the first `MOST_COUNTED`."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

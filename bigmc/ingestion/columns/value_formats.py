@@ -42,14 +42,8 @@ ValueFormat = NumberFormat | str
 class ValueFormats:
     """Formats of the values of columns.
 
-    Attributes
-    ----------
-    formats : tuple of pairs of str and ValueFormat
-        Columns, each with its format.
-    missing : tuple of str
-        Texts, in small letters, that stand for a missing number or date in any column.
-    odd : tuple of str
-        Columns in which whatever is no number or date counts as missing.
+    Texts in `missing`, in small letters, stand for a missing number or date in any column. In columns of
+    `odd`, whatever is no number or date counts as missing.
     """
 
     formats: tuple[tuple[str, ValueFormat], ...] = ()

@@ -25,15 +25,8 @@ pc = LazyModule("pyarrow.compute")
 class Categories(NamedTuple):
     """A column of categories.
 
-    Attributes
-    ----------
-    codes : int32 array of shape (n_rows,)
-        Position of each row's name.
-    names : pyarrow Array of large_string
-        ``column=value`` of the values, possibly with duplicates or unused names.
-    hashes : uint32 array of shape (len(names),)
-    values : pyarrow Array
-        Values of the names.
+    `codes`, of shape (n_rows,), has the position of each row's name. `names` are ``column=value``, possibly
+    with duplicates or unused ones; `hashes` and `values` are those of the names.
     """
 
     codes: NDArray[np.int32]
@@ -68,19 +61,10 @@ def category_text(column: pa.Array) -> pa.Array:
 
 
 def categories_of(column: pa.Array, name: str, before: Categories | None = None) -> Categories:
-    """Return the categories of a column; no value may be missing.
+    """Return the categories of a column of texts, integers, booleans or other scalars.
 
-    `DataError` if a value is missing.
-
-    Parameters
-    ----------
-    column : pyarrow Array
-        Texts, integers, booleans or other scalars.
-    name : str
-        Name of the column.
-    before : Categories, optional
-        Categories of this column in an earlier batch. Batches of one Parquet row group share their values,
-        which need not be formatted and hashed again.
+    `before` has those of an earlier batch: batches of one Parquet row group share their values, which need
+    not be formatted and hashed again. `DataError` if a value is missing.
     """
     kind = column.type
     if not pa.types.is_dictionary(kind):

@@ -45,18 +45,12 @@ class NameCounter:
     """The most frequent n-grams and categories of one part.
 
     All categories are counted, and all documents up to `WHOLE_BYTES` of text. After that, one document in
-    `SAMPLE_ONE_IN` is counted, chosen by a hash of its running number, with multiplied counts. So the
-    result depends only on the documents and their order, not on batches. Two names with
-    the same 32-bit hash, which have the same bucket and sign anyway, count as one.
+    `SAMPLE_ONE_IN` is counted, chosen by a hash of its running number, with multiplied counts. So the result
+    depends only on the documents and their order, not on batches. Two names with the same 32-bit hash, which
+    have the same bucket and sign anyway, count as one.
 
-    Parameters
-    ----------
-    hasher : TextHasher
-        How the texts are hashed.
-    capacity : int
-        Names kept, a power of two of at least 8; 64 bytes each.
-    column : str
-        Name of the texts' column. If the hasher is ``by_column``, names begin with it: ``column=word``.
+    `capacity` names are kept, a power of two of at least 8; 64 bytes each. If the hasher is ``by_column``,
+    names begin with that of the texts' column: ``column=word``.
     """
 
     def __init__(self, hasher: TextHasher, capacity: int = 1 << 16, column: str = "") -> None:
@@ -120,13 +114,9 @@ class NameCounter:
         scratch.trim()
 
     def table(self) -> pa.Table:
-        """Names seen, sorted by bucket, then by decreasing frequency.
+        """Return the names seen, sorted by bucket, then by decreasing frequency, in the columns of `SCHEMA`.
 
-        Returns
-        -------
-        pyarrow.Table
-            Columns ``bucket`` (int32), ``name`` (string: words joined by a space, or characters), ``sign``
-            (int8) and ``count`` (int64, at most `max_error` too low).
+        A name is words joined by a space, or characters; its count is at most `max_error` too low.
         """
         return _sorted(self.unsorted_table())
 
@@ -156,22 +146,11 @@ class NameCounter:
 
 
 def merge_names(tables: Iterable[pa.Table], max_bytes: int = 50 << 20, per_bucket: int = 4) -> pa.Table:
-    """One table of the names of all parts.
+    """Return the names of all parts as `NameCounter.table` does, with the counts of equal names added up.
 
-    Parameters
-    ----------
-    tables : iterable of pyarrow.Table
-        `NameCounter.table` of each part; their order matters only if names must be dropped.
-    max_bytes : int
-        Size of the result. Merging holds tables of a quarter of it besides, or one that is larger.
-    per_bucket : int
-        Names kept for a bucket, the most frequent ones.
-
-    Returns
-    -------
-    pyarrow.Table
-        As `NameCounter.table`, with the counts of equal names added up. If there are too many names, the
-        least frequent are dropped.
+    The result has `max_bytes` at most; merging holds tables of a quarter of it besides, or one that is
+    larger. If there are too many names, the least frequent are dropped, and only then the order of the tables
+    matters. Of a bucket, the `per_bucket` most frequent names are kept.
     """
     merged = SCHEMA.empty_table()
     for group in _gathered(tables, min(_MERGED_BYTES, max_bytes // 4)):

@@ -71,21 +71,11 @@ class HashSink(Protocol):
 class TextHasher:
     """Converts texts to hashed counts of words or characters, like scikit-learn's HashingVectorizer.
 
-    `DataError` if a parameter is invalid.
-
-    Parameters
-    ----------
-    analyzer : {"word", "char", "char_wb"}
-        Features are n-grams of words (runs of two or more word characters), of characters, or of characters
-        inside words padded with a space on either side.
-    ngrams : tuple of two int
-        Smallest and largest n.
-    hash_bits : int
-        ``2**hash_bits`` features, 1 to 30.
-    lowercase : bool
-        Lower-case the text first, as `str.lower` does.
-    by_column : bool
-        The same word is another feature in every column: its hash is XORed with that of the column's name.
+    Features are n-grams of words (runs of two or more word characters), of characters ("char"), or of
+    characters inside words padded with a space on either side ("char_wb"), from the smallest to the largest n
+    of `ngrams`, in ``2**hash_bits`` features, 1 to 30. With `lowercase`, the text is lower-cased first, as
+    `str.lower` does. With `by_column`, the same word is another feature in every column: its hash is XORed
+    with that of the column's name. `DataError` if a parameter is invalid.
     """
 
     analyzer: Analyzer = "word"
@@ -147,19 +137,7 @@ class TextHasher:
     ) -> Iterator[tuple[int, int]]:
         """Fold documents into the thread's `scratch` buffers, batch by batch.
 
-        Parameters
-        ----------
-        texts
-            As for `transform`.
-        use : WordUse
-            What becomes of the words.
-
-        Yields
-        ------
-        first : int
-            Row of the batch's first document.
-        n_rows : int
-            Number of its documents.
+        Yields the row of the batch's first document, and the number of its documents.
         """
         tabulate = lower_table if self.lowercase else case_kept_table
         code = ANALYZERS[self.analyzer]
@@ -195,21 +173,10 @@ class TextHasher:
                     raise DataError(f"row {first + row}: the text is not UTF-8", "convert the file to UTF-8")
 
     def transform(self, texts: pa.Array | pa.ChunkedArray, column: str = "") -> Rows:
-        """Hash documents; thread-safe.
+        """Hash documents to signed counts, int16 if all of this batch fit, else int32; thread-safe.
 
-        `DataError` for a null, bytes that are not UTF-8, or a document with 2**31 or more n-grams.
-
-        Parameters
-        ----------
-        texts : pyarrow Array or ChunkedArray of strings
-            One document per row.
-        column : str
-            Name of their column, which matters if the hasher is `by_column`.
-
-        Returns
-        -------
-        Rows
-            Signed counts, int16 if all of this batch fit, else int32.
+        The name of their column matters if the hasher is `by_column`. `DataError` for a null, bytes that are
+        not UTF-8, or a document with 2**31 or more n-grams.
         """
         rows = RowBuilder(len(texts), self.hash_bits)
         self.hash_into(rows, texts, self.mark_of(column))
@@ -267,22 +234,7 @@ def _find_words(
 
 
 def hash_names(names: Sequence[str], hash_bits: int) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-    """Feature and sign of single feature names, like scikit-learn's FeatureHasher.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names, for example ``"column=value"``.
-    hash_bits : int
-        ``2**hash_bits`` features, 1 to 30.
-
-    Returns
-    -------
-    indices : int32 array of shape (len(names),)
-        The feature each name falls into.
-    signs : int8 array of shape (len(names),)
-        The sign it counts with, 1 or -1.
-    """
+    """Return feature and sign of names such as ``column=value``, like scikit-learn's FeatureHasher."""
     if not 1 <= hash_bits <= MAX_HASH_BITS:
         raise DataError(f"hash_bits {hash_bits!r} is out of range", f"choose 1 to {MAX_HASH_BITS}")
     return features_of(hash_strings(pa.array(names, pa.large_string())), hash_bits)

@@ -18,12 +18,7 @@ TABLE_BITS = 14  # bits of the initial number of slots of a long document's tabl
 class RowBuilder:
     """Builds rows in the thread's `scratch` buffers, and moves them out when these are full.
 
-    Parameters
-    ----------
-    n_rows : int
-        Rows to come.
-    hash_bits : int
-        ``2**hash_bits`` features.
+    There are `n_rows` to come, of ``2**hash_bits`` features.
     """
 
     def __init__(self, n_rows: int, hash_bits: int) -> None:
@@ -40,13 +35,8 @@ class RowBuilder:
     def add(self, offsets: NDArray[np.int64], hashes: NDArray[np.uint32], times: NDArray[np.uint16]) -> None:
         """Add at most `FOLD_ROWS` documents.
 
-        Parameters
-        ----------
-        offsets : int64 array of shape (n_documents + 1,)
-            The n-grams of document ``k`` have the hashes ``offsets[k] .. offsets[k + 1]``.
-        hashes : uint32 array
-        times : uint16 array
-            Count of each hash; 1 in documents too long to be sorted.
+        The n-grams of document ``k`` have the hashes ``offsets[k] .. offsets[k + 1]``; `times` are their
+        counts, 1 in documents too long to be sorted.
         """
         row, n_rows = 0, len(offsets) - 1
         while row < n_rows:

@@ -32,14 +32,8 @@ class WordUse(Enum):
 class Scratch(threading.local):
     """Buffers of one thread, reused between calls: fresh pages would cost as much as hashing.
 
-    Attributes
-    ----------
-    folded, bound, units : arrays
-        Folded documents, as `bigmc.kernels.hashing.folding` describes them.
-    hashes : uint32 array
-        Of n-grams, or of every word of the folded documents.
-    times : uint16 array
-        Counts of n-grams.
+    `folded`, `bound` and `units` are folded documents, as `bigmc.kernels.hashing.folding` describes them.
+    `hashes` are those of n-grams, with their counts `times`, or of every word of the folded documents.
     """
 
     def __init__(self) -> None:

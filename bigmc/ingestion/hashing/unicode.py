@@ -32,18 +32,11 @@ PLANES = 17
 def lower_table(n_planes: int = PLANES) -> NDArray[np.uint32]:
     r"""Tabulate the lower case of every code point, as the running Python knows it.
 
-    Parameters
-    ----------
-    n_planes : int, default=17
-        Number of planes to tabulate: all take 50 ms, the first takes 3.
-
-    Returns
-    -------
-    uint32 array of shape (0x110000,)
-        The folded code point in the low 21 bits, and its flags: whether it is a word character (``\w``,
-        `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``,
-        `bigmc.kernels.hashing.folding.IS_SPACE`). Capital I with dot becomes ``i``; the kernels handle its
-        dot. Code points of other planes are unchanged, without flags.
+    An element has the folded code point in the low 21 bits, and flags: whether it is a word character
+    (``\w``, `bigmc.kernels.hashing.words.IS_WORD`) or white space (``\s``,
+    `bigmc.kernels.hashing.folding.IS_SPACE`). Capital I with dot becomes ``i``; the kernels handle its dot.
+    Only the first planes are tabulated, since all take 50 ms and the first takes 3; code points of others are
+    unchanged, without flags.
     """
     table = np.arange(0x110000, dtype=np.uint32)
     for start in range(0, n_planes * PLANE, PLANE):  # all at once would take 30 MB for a moment
@@ -99,12 +92,8 @@ def _flag_plane(table: NDArray[np.uint32]) -> None:
 def case_table() -> NDArray[np.uint8]:
     """Tabulate the code points that affect the lower case of a capital sigma, by the running Python.
 
-    Separate from `lower_table`, since it takes twice as long and few texts have the letter.
-
-    Returns
-    -------
-    uint8 array of shape (0x110000,)
-        Flags `bigmc.kernels.hashing.final_sigma.IS_CASED` and ``IS_IGNORABLE``.
+    Their flags are `bigmc.kernels.hashing.final_sigma.IS_CASED` and ``IS_IGNORABLE``. Separate from
+    `lower_table`, since it takes twice as long and few texts have the letter.
     """
     table = np.zeros(0x110000, np.uint8)
     for start in range(0, len(table), PLANE):
@@ -142,25 +131,10 @@ def string_pieces(
 ) -> Iterator[tuple[int, pa.Array, NDArray[np.int64], NDArray[np.uint8]]]:
     """Walk through the strings of an Arrow array by pieces of some megabytes.
 
-    `DataError` if the array holds no strings, or a null.
-
-    Parameters
-    ----------
-    texts : pyarrow Array or ChunkedArray
-        Strings: ``string`` or ``large_string``, or what casts to it without loss (views, dictionaries).
-    piece_bytes : int, optional
-        Text in a piece, unless one string is longer; `PIECE_BYTES` if not given.
-
-    Yields
-    ------
-    first : int
-        Row of the piece's first string.
-    piece : pyarrow Array
-        The strings.
-    offsets : int64 array of shape (len(piece) + 1,)
-        Where each string begins and ends in ``data``.
-    data : uint8 array
-        The UTF-8 bytes, not copied.
+    Yields the row of a piece's first string, the strings, where each begins and ends in their UTF-8 bytes,
+    and these bytes, which are not copied. A piece has at most `piece_bytes` of text, by default
+    `PIECE_BYTES`, unless one string is longer. The type is ``string`` or ``large_string``, or what casts to
+    it without loss (views, dictionaries). `DataError` if the array holds no strings, or a null.
     """
     if texts.null_count:
         row = pc.index(texts.is_null(), True).as_py()

@@ -40,29 +40,16 @@ def read(
     sources: Sequence[Source] | None = None,
     base: str | None = None,
 ) -> Iterator[Batch]:
-    """Read a part in batches.
+    """Read a part in batches, by default every column, stopping at the first bad row.
+
+    Rows are in their order; rows and rejects of all batches together are ``part.n_rows``. `sources`, as
+    passed to `scan`, are needed for arrays and tables in memory only. `base` is the folder of relative paths,
+    if this process runs in another folder than `scan`; batches use the path in the part.
 
     Memory, besides the source and batches kept by the caller: for text about 8 times the bytes of a batch (13
     times if fields have a few characters; at least based on twice the longest record); for Parquet about 5
     times plus decoding; for arrays twice; a dask chunk is in memory as a whole. `DataError` at the first bad
     row unless quarantined; if a file is damaged or has changed after the scan.
-
-    Parameters
-    ----------
-    part : Part
-        Part from `scan`, possibly restored from JSON.
-    request : ReadRequest, optional
-        By default every column, stopping at the first bad row.
-    sources : sequence of Source, optional
-        As passed to `scan`; needed for arrays and tables in memory only.
-    base : str, optional
-        Base folder of relative paths, if this process runs in another folder than `scan`. Batches use
-        the path in the part.
-
-    Yields
-    ------
-    Batch
-        Good rows in their order; rows and rejects of all batches together are ``part.n_rows``.
     """
     columns = request.columns
     if request.on_bad_row not in ("fail", "quarantine"):

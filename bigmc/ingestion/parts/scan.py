@@ -76,30 +76,20 @@ def is_dataset(source: Any) -> bool:
 def expand_sources(
     source: Any, files: FileOptions = USUAL_FILES, labels: Any = None, spool: Path | None = None
 ) -> list[Source]:
-    """Return the files or arrays of the user's sources, in a fixed order.
+    """Return the files or arrays of the user's sources, all of one format, in a fixed order.
+
+    A source is a path, glob, directory, address, array or table; files are sorted within a glob or directory,
+    else as listed. Directories are walked; hidden files and those that begin with ``_`` are skipped.
+    Addresses look like ``s3://bucket/name``. Arrays are NumPy 2-D, SciPy sparse, dask; tables pyarrow,
+    pandas, and any data frame with ``__arrow_c_stream__`` (which is converted at once). `labels` are those of
+    the rows of an array, a list of them for a list of arrays.
+
+    In the folder `spool`, sources are kept that can be read only once: standard input (``-``), named pipes,
+    record batch readers, pyarrow datasets and scanners, relations of DuckDB, lazy frames of polars and dask,
+    data sets of Hugging Face, iterators of mappings or batches.
 
     `DataError` for a file that is missing, listed twice or of an unknown format, an empty pattern, a mixture
     of formats, and data that can be read only once.
-
-    Parameters
-    ----------
-    source : path, glob, directory, address, array, table, or a list of these
-        Directories are walked; hidden files and those that begin with ``_`` are skipped. Addresses look
-        like ``s3://bucket/name``. Arrays: NumPy 2-D, SciPy sparse, dask; tables: pyarrow, pandas, and any
-        data frame with ``__arrow_c_stream__`` (which is converted at once).
-    files : FileOptions, optional
-        Format of the files; by default known from their extensions.
-    labels : array-like, optional
-        Labels of the rows of an array; a list of them for a list of arrays.
-    spool : Path, optional
-        Folder for sources read only once: standard input (``-``), named pipes, record batch readers,
-        pyarrow datasets and scanners, relations of DuckDB, lazy frames of polars and dask, data sets of
-        Hugging Face, iterators of mappings or batches.
-
-    Returns
-    -------
-    list of Source
-        Of one format: files sorted within a glob or directory, else as listed.
     """
     items = list(source) if isinstance(source, list | tuple) else [source]
     if labels is not None:
@@ -254,21 +244,11 @@ def _walk(folder: str) -> list[str]:
 def schema(
     sources: Sequence[Source], columns: Sequence[str] | None = None, hints: ReadHints = NO_HINTS
 ) -> pa.Schema:
-    """Return the columns of the sources; raise an error if a requested one is missing.
+    """Return names and types of the columns of sources, none for svmlight and arrays.
 
-    `DataError` if a source lacks a column, or has it with another type than the hints allow.
-
-    Parameters
-    ----------
-    sources : sequence of Source
-        Sources from `expand_sources`.
-    columns : sequence of str, optional
-        Columns that every source must have; by default those of the first source.
-
-    Returns
-    -------
-    pyarrow.Schema
-        Names and types, those that hold the values of all sources; empty for svmlight and arrays.
+    Types are those that hold the values of all sources. `columns` are those that every source must have, by
+    default those of the first. `DataError` if a source lacks one, or has it with another type than the hints
+    allow.
     """
     if sources[0].format == "parquet":
         check_footers([source.path for source in sources], hints.record_limit)
@@ -304,21 +284,10 @@ def _with_derived(own: pa.Schema, source: Source) -> pa.Schema:
 
 
 def scan(sources: Sequence[Source], part_bytes: int = PART_BYTES, hints: ReadHints = NO_HINTS) -> list[Part]:
-    """Split sources into parts that workers read independently.
+    """Split sources into parts that workers read independently, in their order; none if there are no records.
 
-    This reads text files once, and only the footers of Parquet files. Memory: a few MiB.
-
-    Parameters
-    ----------
-    sources : sequence of Source
-        Sources from `expand_sources`.
-    part_bytes : int
-        Approximate size of a part; a part has at least one record, row group or dask chunk.
-
-    Returns
-    -------
-    list of Part
-        Parts in the order of the sources; empty if there are no records.
+    This reads text files once, and only the footers of Parquet files. Memory: a few MiB. A part has about
+    `part_bytes`, but at least one record, row group or dask chunk.
     """
     if part_bytes < 1:
         raise DataError(f"part_bytes is {part_bytes}", "choose a positive size")

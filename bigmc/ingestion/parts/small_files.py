@@ -19,15 +19,8 @@ MOST_FILES = 256
 def gather_small_files(parts: Sequence[Part], part_bytes: int) -> list[Part]:
     """Combine parts of neighbouring small files, and renumber parts; row ids do not change.
 
-    Only sizes decide, so every scan of the same files gives the same parts. The files of an
-    ingest have types that go together (checked by `bigmc.ingestion.parts.scan.schema`).
-
-    Parameters
-    ----------
-    parts : sequence of Part
-        From `bigmc.ingestion.parts.scan.scan`.
-    part_bytes : int
-        As for the scan.
+    Only sizes decide, so every scan of the same files gives the same parts. The files of an ingest have types
+    that go together (checked by `bigmc.ingestion.parts.scan.schema`).
     """
     parts_of = Counter(part.source for part in parts)
     groups: list[list[Part]] = []

@@ -114,18 +114,10 @@ def spool_pipe(path: str, target: Path) -> None:
 def spool_rows(item: Any, name: str, target: Path) -> None:
     """Write the rows of a stream to a Parquet file.
 
-    `DataError` if the stream is empty, or its rows are not mappings, or differ in type.
-
-    Parameters
-    ----------
-    item : object
-        A record batch reader, a source of one (a pyarrow dataset or scanner, a relation of DuckDB), a
-        lazy frame of polars, a data frame of dask, a data set of Hugging Face, or an iterator of record
-        batches, tables or mappings.
-    name : str
-        Name for messages.
-    target : Path
-        File to write.
+    `item` is a record batch reader, a source of one (a pyarrow dataset or scanner, a relation of DuckDB), a
+    lazy frame of polars, a data frame of dask, a data set of Hugging Face, or an iterator of record batches,
+    tables or mappings. `DataError`, with its name, if the stream is empty, or its rows are not mappings, or
+    differ in type.
     """
     batches = (_writable(table) for table in _batches(item, name))
     first = next(batches, None)

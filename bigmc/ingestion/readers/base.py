@@ -29,38 +29,17 @@ BATCH_BYTES = 8 << 20
 class Part:
     """A range of records of one source, or several small files, read by one worker; JSON-serialisable.
 
-    Attributes
-    ----------
-    path, format : str
-        Of the source.
-    source : int
-        Number of the source, needed to find an array again.
-    start, stop : int
-        Bytes of the (decompressed) file for text formats, row groups for Parquet, rows for arrays.
-    first_line : int
-        Line of the first record, from 1; for formats without lines its row number in the file, from 0.
-    n_rows : int
-        Number of records, including bad ones.
-    n_bytes : int
-        Bytes to be read, for progress.
-    index : int
-        Number of the part over all sources, set by `number`.
-    first_row : int
-        Row id of the first record, likewise; row ids run over all sources in their order.
-    file_bytes : int
-        Size of the file when it was scanned, to notice a changed file; 0 for arrays.
-    version : str
-        Version of a file at an address when it was scanned; empty for local files.
-    options : mapping
-        Findings of the reader for all parts, such as ``n_features``.
-    longest : int
-        Bytes of the longest record of a text file, or of the largest pages of all Parquet columns.
-    footer_bytes : int
-        Bytes in memory of a Parquet file's footer, while the file is open.
-    dialect : Dialect
-        Format of a text file.
-    files : tuple of Part
-        The small files, if there are several; counts are then totals, other fields those of the first.
+    `source` is the number of the source, needed to find an array again. `start` and `stop` are bytes of the
+    (decompressed) file for text formats, row groups for Parquet, rows for arrays. `first_line` is the line of
+    the first record, from 1; for formats without lines its row number in the file, from 0. `n_rows` counts
+    bad records too, and `n_bytes` are to be read, for progress. `index` is the number of the part over all
+    sources, and `first_row` the id of its first record among all rows; both are set by `number`.
+
+    To notice a changed file, `file_bytes` is its size when it was scanned, 0 for arrays, and `version` the
+    version of a file at an address, empty for local ones. `options` are findings of the reader for all parts,
+    such as ``n_features``; `longest` has the bytes of the longest record of a text file, or of the largest
+    pages of all Parquet columns; `footer_bytes` are those of a Parquet file's footer in memory while the file
+    is open. With several small `files`, counts are totals, and other fields those of the first.
     """
 
     path: str
@@ -101,26 +80,11 @@ class Part:
 class Batch:
     """Consecutive good records of a part.
 
-    Attributes
-    ----------
-    table : pyarrow.RecordBatch or None
-        The requested columns, in their order; None for svmlight and arrays.
-    matrix : Rows, 2-D array or None
-        Features of svmlight and arrays; values are finite.
-    labels : pyarrow.Array or None
-        Labels of svmlight and arrays.
-    row : int64 array of shape (n,)
-        Row ids, increasing.
-    line : int64 array of shape (n,)
-        Line where the record begins, from 1; row number in the source, from 0, for formats without lines.
-    path : str
-        File, or name of the array.
-    n_bytes : int
-        Bytes of the part consumed by this batch, for progress.
-    rejects : list of Reject
-        Bad rows in this batch, in row order.
-    pieces : tuple of int
-        Row ids at which pieces of the batch begin, as large as other batches; none for a usual batch.
+    `table` has the requested columns, in their order; svmlight and arrays have a `matrix` of finite values
+    and `labels` instead. `row` are the row ids, increasing, and `line` where each record begins, from 1; for
+    formats without lines the row number in the source, from 0. `rejects` are the bad rows, in row order.
+    `n_bytes` of the part were consumed by this batch, for progress. `pieces` are row ids at which pieces of
+    the batch begin, as large as other batches; none for a usual batch.
     """
 
     table: Any
@@ -157,27 +121,16 @@ class Batch:
 class ReadHints:
     """Facts about the sources from the user.
 
-    Attributes
-    ----------
-    types : mapping of str to pyarrow.DataType
-        Types of JSON columns; others get the type at the beginning of the first file.
-    numbers : sequence of str
-        Columns used as numbers only: each file may have another type of integers or floats, and whole numbers
-        at the beginning of JSON lines are floats.
-    any_width : sequence of str
-        Columns whose integers may have more bits in some files than in others.
-    known : sequence of str
-        Columns that a model or a dataset has: their values are missing where JSON lines lack them.
-    zero_based : bool or None
-        Whether svmlight indices count from 0; None means if the index 0 occurs anywhere.
-    n_features : int or None
-        Number of features of svmlight files; None means from the largest index.
-    missing : bool
-        Whether NaN in a matrix is a missing value; otherwise its row is bad.
-    columns : sequence of str or None
-        Columns that will be read; None for all.
-    record_limit : RecordLimit or None
-        Maximum length of a text record; None means `MAX_RECORD_BYTES`, and footers of any size.
+    `types` are those of JSON columns; others get the type at the beginning of the first file. Columns of
+    `numbers` are used as numbers only: each file may have another type of integers or floats, and whole
+    numbers at the beginning of JSON lines are floats. The integers in columns of `any_width` may have more
+    bits in some files than in others. Columns that are `known`, which a model or a dataset has, are missing
+    where JSON lines lack them. Only `columns` will be read; None for all.
+
+    For svmlight, `zero_based` says whether indices count from 0, None if the index 0 occurs anywhere;
+    `n_features` is None if the largest index tells. `missing` says whether NaN in a matrix is a missing
+    value; otherwise its row is bad. Without a `record_limit`, a text record may have `MAX_RECORD_BYTES`, and
+    a footer any size.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
@@ -195,24 +148,12 @@ class ReadHints:
 class ReadRequest:
     """What to read from a part.
 
-    Attributes
-    ----------
-    columns : sequence of str or None
-        Columns in the requested order; None for all. Ignored for svmlight and arrays.
-    encoded : sequence of str
-        Text columns that may be returned as dictionaries, if the source has them.
-    batch_bytes : int
-        Approximate source bytes of a batch, or of a piece of one; at least one record.
-    on_bad_row : {"fail", "quarantine"}
-        Stop at the first bad row, or return bad rows with the batch.
-    reader_bytes : int
-        Bytes for decoding Parquet, besides the batch.
-    record_limit : RecordLimit or None
-        Maximum length of a text; None for any length.
-    scratch : str or None
-        Folder for data that does not fit into memory; None for the system's temporary folder.
-    most_pieces : int
-        Pieces of a batch, where a format can read several at once.
+    `columns` are in the requested order, None for all; svmlight and arrays ignore them. Those of `encoded`
+    may be returned as dictionaries of texts, if the source has them. A batch has about `batch_bytes` of the
+    source, at least one record, and `most_pieces` as large as that where a format can read several at once.
+    Besides the batch, decoding Parquet may take `reader_bytes`. Without a `record_limit`, texts may have any
+    length. `scratch` is the folder for data that does not fit into memory; None for the system's temporary
+    folder.
     """
 
     columns: Sequence[str] | None = None
@@ -333,14 +274,9 @@ def keep_matrix(matrix: Rows | NDArray[Any], keep: NDArray[np.bool_]) -> Rows | 
 
 
 def broken(parse: Callable[[int, int], Exception | None], n: int) -> list[tuple[int, Exception]]:
-    """Return the records that a parser rejects, found by bisection.
+    """Return the records, among ``n``, that a parser rejects, found by bisection.
 
-    Parameters
-    ----------
-    parse : callable
-        ``parse(lo, hi)`` returns the error of records ``lo:hi``, or None.
-    n : int
-        Number of records.
+    ``parse(lo, hi)`` returns the error of records ``lo:hi``, or None.
     """
     refused: list[tuple[int, Exception]] = []
     open_ranges = [(0, n)] if n else []

@@ -20,14 +20,9 @@ from bigmc.kernels.byte_masks import BLOCK
 
 @dataclass(frozen=True)
 class Layout:
-    """How to split a text format into records.
+    """How to split a text format into records, by values of bytes.
 
-    Attributes
-    ----------
-    quote, delimiter : int
-        Byte values; ``quote = NO_QUOTE`` when every line is a record.
-    comment : int
-        Byte that starts a comment line; -1 if there is none.
+    ``quote = NO_QUOTE`` when every line is a record. `comment` starts a comment line; -1 if there is none.
     """
 
     quote: int = kernels.NO_QUOTE
@@ -39,16 +34,8 @@ class Layout:
 class Chunk:
     """Whole records in memory; valid until the next chunk is read.
 
-    Attributes
-    ----------
-    data : uint8 array
-        The bytes.
-    offset : int
-        Offset of ``data[0]`` in the (decompressed) file.
-    starts, ends : int64 arrays of shape (n,)
-        Where each record begins and ends in ``data``.
-    lines : int64 array of shape (n,)
-        Line where each record begins, from 1.
+    Record ``i`` is ``data[starts[i] : ends[i]]``, and begins in the line ``lines[i]``, from 1. `offset` is
+    that of ``data[0]`` in the (decompressed) file.
     """
 
     path: str
@@ -89,14 +76,9 @@ class Chunk:
 
 
 class Span(NamedTuple):
-    """A range of a (decompressed) file that starts at a record.
+    """A range of a (decompressed) file that starts at a record, in the line `first_line`, from 1.
 
-    Attributes
-    ----------
-    start, stop : int
-        ``stop = None`` for the end of the file.
-    first_line : int
-        Line at ``start``, from 1.
+    ``stop = None`` for the end of the file.
     """
 
     start: int
@@ -158,23 +140,11 @@ def chunks(
     most_bytes: int = MAX_RECORD_BYTES,
     beyond: LongRecords = LongRecords.REFUSE,
 ) -> Iterator[Chunk]:
-    """Yield the records of a span, in chunks of about ``chunk_bytes``.
+    """Yield the records of a span, in chunks of about ``chunk_bytes``, more when a record is longer.
 
     Memory: one buffer of ``max(chunk_bytes, 2 x longest record)`` and 24 bytes per record in it. `DataError`
-    for a damaged file and a quote that is never closed; `RecordTooLong` for a record longer than allowed.
-
-    Parameters
-    ----------
-    layout : Layout
-        How to find records.
-    span : Span
-        Their range.
-    chunk_bytes : int
-        Size of a chunk; grows when a record is longer.
-    most_bytes : int
-        Longest record.
-    beyond : LongRecords
-        How to handle longer ones.
+    for a damaged file and a quote that is never closed; `RecordTooLong` for a record of more than
+    `most_bytes`, unless `beyond` says to skip it.
     """
     try:
         with open_text(file) as stream:

@@ -37,13 +37,8 @@ _PLAIN = np.where(np.arange(256) < 0x80, np.arange(256), ord("?")).astype(np.uin
 class DelimitedFormat(TextFormat):
     """Files of delimited fields with a header line.
 
-    The grammar is pyarrow's, which is RFC 4180 with leniency: a quote inside an unquoted field is an
-    ordinary character, blank lines are skipped, and an empty field is an empty text, never null.
-
-    Attributes
-    ----------
-    delimiter : str
-        One character.
+    The grammar is pyarrow's, which is RFC 4180 with leniency: a quote inside an unquoted field is an ordinary
+    character, blank lines are skipped, and an empty field is an empty text, never null.
     """
 
     delimiter: str
@@ -135,17 +130,7 @@ class DelimitedFormat(TextFormat):
 
 @dataclass(frozen=True)
 class _Grammar:
-    """pyarrow's options for a chunk of records.
-
-    Attributes
-    ----------
-    names : list of str
-        All columns.
-    wanted : list of str
-        Requested columns.
-    has_header : bool
-        Whether the names come from the file.
-    """
+    """pyarrow's options for a chunk of records with columns of these names."""
 
     names: list[str]
     wanted: list[str]

@@ -20,6 +20,7 @@ from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.nested import only, path_of, select, with_fields, with_types
 from bigmc.ingestion.readers.rejects import NOT_UTF8
 from bigmc.ingestion.readers.text import Parsed, Survey, TextFormat
+from bigmc.ingestion.readers.utf8 import is_string
 from bigmc.ingestion.sources.mixed_values import with_texts
 from bigmc.ingestion.sources.source import Source
 
@@ -252,7 +253,7 @@ def _reason(raw: bytes, schema: Any, otherwise: str) -> str:
 
 def _expected(kind: Any) -> tuple[tuple[type, ...], str] | None:
     """Return the Python types of JSON values that fit an Arrow type, and its name for people."""
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_string(kind):
         return (str, bool, int, float), "a string"
     if pa.types.is_boolean(kind):
         return (bool,), "a boolean"

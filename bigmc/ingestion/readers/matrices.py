@@ -70,20 +70,11 @@ def bad_entries(matrix: Rows | NDArray[Any], n_rows: int, missing: Missing) -> d
 
 
 def _rows(matrix: Any, path: str) -> Rows | NDArray[Any]:
-    """Return a slice as `Rows`, with duplicates summed as in SciPy, or as a dense array."""
+    """Return a slice as `Rows`, or as a dense array."""
     if not scipy.sparse.issparse(matrix):
         return stored_dtype(np.ascontiguousarray(matrix), path)
-    compressed = scipy.sparse.csr_array(matrix)
-    if not compressed.has_canonical_format:
-        if compressed is matrix or np.shares_memory(compressed.data, matrix.data):
-            compressed = compressed.copy()
-        compressed.sum_duplicates()
-    return Rows(
-        compressed.indptr.astype(np.int64),
-        compressed.indices.astype(np.int32, copy=False),
-        stored_dtype(compressed.data, path),
-        int(compressed.shape[1]),
-    )
+    rows = Rows.of_matrix(matrix)
+    return rows._replace(data=stored_dtype(rows.data, path))
 
 
 class MatrixFormat:

@@ -26,7 +26,7 @@ from bigmc.ingestion.readers.base import (
 from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
-from bigmc.ingestion.readers.utf8 import undecodable_rows
+from bigmc.ingestion.readers.utf8 import is_string, undecodable_rows
 from bigmc.ingestion.sources.source import Source, open_file, status_of
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
@@ -122,7 +122,7 @@ def _longest_text(batch: pa.RecordBatch) -> tuple[int, int]:
     for column in batch.columns:
         kind = column.type
         texts = column.dictionary if pa.types.is_dictionary(kind) else column
-        if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+        if is_string(texts.type):
             lengths = pc.binary_length(texts)
             lengths = lengths.take(column.indices) if pa.types.is_dictionary(kind) else lengths
             longest = pc.max(lengths).as_py() or 0

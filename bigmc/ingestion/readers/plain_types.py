@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from bigmc.ingestion.readers.utf8 import undecodable
+from bigmc.ingestion.readers.utf8 import is_string, undecodable
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -73,8 +73,7 @@ def _is_dictionary_of_texts(column: pa.Array) -> bool:
     if not pa.types.is_dictionary(column.type):
         return False
     values = column.dictionary
-    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-    return is_text and not values.null_count and not undecodable(values)
+    return is_string(values.type) and not values.null_count and not undecodable(values)
 
 
 def _is_uuid(kind: pa.BaseExtensionType) -> bool:
@@ -113,7 +112,7 @@ def common_type(kind: pa.DataType, other: pa.DataType, drift: Drift = Drift.NONE
     missing: each file is read as floats. Integers of any width have a type that holds them all, but for those
     of 64 bits without a sign beside those with one.
     """
-    if kind == other or pa.types.is_null(other) or (_is_text(kind) and _is_text(other)):
+    if kind == other or pa.types.is_null(other) or (is_string(kind) and is_string(other)):
         return kind
     if pa.types.is_null(kind):
         return other
@@ -124,8 +123,3 @@ def common_type(kind: pa.DataType, other: pa.DataType, drift: Drift = Drift.NONE
         (wide,) = pa.unify_schemas([pa.schema([("", t)]) for t in types], promote_options="permissive").types
         return wide if pa.types.is_unsigned_integer(wide) or pa.uint64() not in types else None
     return None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    """Return whether a column has texts."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

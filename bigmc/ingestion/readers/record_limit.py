@@ -35,15 +35,7 @@ class LongRecords(Enum):
 
 
 class LongRecordError(MemoryLimitError):
-    """A record is longer than the memory limit allows.
-
-    Parameters
-    ----------
-    message, cure : str
-        As for `MemoryLimitError`.
-    n_bytes : int
-        Length of the longest record of all sources.
-    """
+    """A record is longer than the memory limit allows; the longest of all sources has `n_bytes`."""
 
     def __init__(self, message: str, cure: str, n_bytes: int) -> None:
         super().__init__(message, cure)
@@ -58,14 +50,8 @@ class LongRecordError(MemoryLimitError):
 class RecordLimit:
     """Maximum length of text records and Parquet footers within a memory limit.
 
-    Attributes
-    ----------
-    memory : int
-        Memory limit in bytes.
-    base : int
-        Bytes needed independent of the records.
-    beyond : LongRecords
-        How to handle longer records of a text file.
+    `base` bytes are needed independent of the records; `beyond` says how to handle longer records of a text
+    file.
     """
 
     memory: int

@@ -37,21 +37,10 @@ REJECT_SCHEMA = pa.schema(
 class Reject:
     """An invalid row.
 
-    Attributes
-    ----------
-    path : str
-        File, or name of the array.
-    line : int
-        Line of the file where the record begins, from 1; for formats without lines (Parquet, arrays,
-        tables) the number of the row in the file, from 0.
-    row : int
-        Row id: number of the record over all sources, from 0.
-    reason : str
-        What is wrong.
-    raw : str or None
-        Beginning of the record, at most 1000 characters; None if there is no text.
-    unit : {"line", "row"}
-        What ``line`` counts.
+    `path` is the file, or the name of the array. `line` is where the record begins, from 1; for formats
+    without lines (Parquet, arrays, tables) the number of the row in the file, from 0: `unit` says which.
+    `row` is the number of the record over all sources, from 0. `raw` is the beginning of the record, at most
+    1000 characters; None if there is no text.
     """
 
     path: str
@@ -83,22 +72,7 @@ def shown(raw: bytes) -> str:
 
 
 def settle(rejects: Iterable[Reject], on_bad_row: OnBadRow) -> list[Reject]:
-    """Sort the bad rows of a batch, or stop at the first of them.
-
-    `DataError` at the first bad row, if it stops the run.
-
-    Parameters
-    ----------
-    rejects : iterable of Reject
-        Bad rows, in any order.
-    on_bad_row : {"fail", "quarantine"}
-        Whether a bad row stops the run.
-
-    Returns
-    -------
-    list of Reject
-        The bad rows in row order.
-    """
+    """Return the bad rows of a batch in row order; `DataError` at the first of them, if it stops the run."""
     in_order = sorted(rejects, key=lambda reject: reject.row)
     if in_order and on_bad_row == "fail":
         raise in_order[0].error()

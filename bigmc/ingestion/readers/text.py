@@ -26,20 +26,9 @@ from bigmc.store.shards.csr import Rows
 class Parsed:
     """The records of a chunk that could be parsed.
 
-    Attributes
-    ----------
-    kept : int64 array of shape (n_kept,)
-        Their numbers in the chunk.
-    table : pyarrow.RecordBatch or None
-        The requested columns of these records.
-    matrix : Rows or None
-        Their features, for a format without columns.
-    labels : array of shape (n_kept,), optional
-        Their labels, for a format without columns.
-    reasons : dict of int to str
-        Why each of the other records was not parsed.
-    is_utf8 : bool
-        Whether all texts in the table are known to be UTF-8; else they are checked.
+    `kept` are their numbers in the chunk, and `reasons` says why each of the others was not parsed. `table`
+    has the requested columns of these records; a format without columns has `matrix` and `labels`. Texts in
+    the table are checked later unless they are known to be UTF-8.
     """
 
     kept: NDArray[np.int64]
@@ -82,15 +71,7 @@ class Survey:
 
 
 class Beginning(NamedTuple):
-    """What the beginning of a file tells.
-
-    Attributes
-    ----------
-    span : Span
-        Where its records are.
-    options : mapping
-        What the reader of its parts needs to know.
-    """
+    """Where the records of a file are, and what the reader of its parts needs to know from its beginning."""
 
     span: Span
     options: Mapping[str, Any]
@@ -99,10 +80,7 @@ class Beginning(NamedTuple):
 class TextFormat(ABC):
     """A format of records in a text file; what differs between them is where records end and how they parse.
 
-    Attributes
-    ----------
-    layout : Layout
-        How a usual file is cut into records.
+    `layout` says how a usual file is cut into records.
     """
 
     layout = Layout()

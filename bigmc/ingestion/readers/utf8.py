@@ -16,6 +16,11 @@ from bigmc.store.shards.label_sets import is_sets
 pc = LazyModule("pyarrow.compute")
 
 
+def is_string(kind: pa.DataType) -> bool:
+    """Return whether a column of this type has texts one after another, with offsets of either width."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def _damage(array: Any) -> Exception | None:
     """Return why an array of texts is not valid, None if it is."""
     try:
@@ -34,8 +39,7 @@ def is_utf8(text: NDArray[np.uint8]) -> bool:
 
 def undecodable(array: Any) -> list[int]:
     """Return the positions of the values of a text column that are not UTF-8."""
-    kind = array.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_string(array.type):
         return []
     return sorted(i for i, _ in broken(lambda lo, hi: _damage(array.slice(lo, hi - lo)), len(array)))
 

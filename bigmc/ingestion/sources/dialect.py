@@ -13,14 +13,8 @@ UTF8 = "utf-8"
 class Dialect:
     """How a text file is written, where its name does not tell.
 
-    Attributes
-    ----------
-    delimiter : str or None
-        What stands between the fields of delimited text; None for that of the format.
-    columns : tuple of str or None
-        Names of the columns of delimited text without a header line; None where there is one.
-    encoding : str
-        Character encoding, as Python names it.
+    `delimiter` stands between the fields of delimited text; None for that of the format. `columns` are the
+    names where there is no header line, else None. `encoding` is as Python names it.
     """
 
     delimiter: str | None = None

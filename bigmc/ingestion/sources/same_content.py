@@ -44,17 +44,8 @@ def content_digests(sources: Iterable[Identity]) -> Mapping[str, str]:
 def is_same(asked: Identity, stored: Identity, digests: Mapping[str, str]) -> bool:
     """Return whether a source is a stored one; a file is read if only its time of change differs.
 
-    Parameters
-    ----------
-    asked, stored : mapping
-        Identities.
-    digests : mapping of str to str
-        Of the stored files, by path.
-
-    Raises
-    ------
-    DataError
-        If a file cannot be read; one that is gone is not the same.
+    `digests` are those of the stored files, by path. `DataError` if a file cannot be read; one that is gone
+    is not the same.
     """
     if asked == stored:
         return True

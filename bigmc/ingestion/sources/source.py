@@ -42,20 +42,9 @@ _PIECE_BYTES = 1 << 16
 class Source:
     """One file, or one array or table in memory.
 
-    Attributes
-    ----------
-    path : str
-        Path or address of the file, or a name for the array.
-    format : str
-        Name of the format.
-    data : object
-        The array or table; None for a file.
-    labels : array or None
-        Labels of the rows of an array.
-    stream : str or None
-        What came as a stream and was written to the file; None for other files.
-    dialect : Dialect
-        Format of a text file.
+    `path` is the path or address of the file, or a name for the array. `data` is the array or table, None for
+    a file, and `labels` those of the rows of an array. `stream` is what came as a stream and was written to
+    the file; None for other files.
     """
 
     path: str
@@ -115,10 +104,7 @@ def no_rows(source: Source) -> DataError:
 class FileStatus:
     """What tells whether a file is the same as before.
 
-    Attributes
-    ----------
-    changed : int or str
-        Time of the last change in nanoseconds; for an address its version, such as an ETag.
+    `changed` is the time of the last change in nanoseconds; for an address its version, such as an ETag.
     """
 
     n_bytes: int

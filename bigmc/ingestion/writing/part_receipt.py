@@ -26,20 +26,9 @@ def part_folder(parts: Path, number: int) -> Path:
 class PartReceipt:
     """The contents of a finished part, as plain data stored next to it.
 
-    Attributes
-    ----------
-    part : int
-        Number of the part.
-    rows_in, rows_quarantined : int
-        Rows read, and rows set aside.
-    labels : list
-        Labels by their code within the part.
-    shards : tuple of ShardEntry
-        Shards in the order written.
-    sets : bool or None
-        Whether labels are sets; None without rows.
-    tables : tuple of FileEntry
-        Names and rejects, where there are any.
+    Of the rows read, `rows_quarantined` were set aside. `labels` are by their code within the part; `sets`
+    says whether they are sets, None without rows. Shards are in the order written. `tables` are names and
+    rejects, where there are any.
     """
 
     part: int

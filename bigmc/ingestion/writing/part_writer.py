@@ -64,21 +64,9 @@ class _Ready(NamedTuple):
 class PartWriter:
     """Turn one part of the sources into shards.
 
-    Parameters
-    ----------
-    part : Part
-        What to read.
-    sources : sequence of Source
-        Where from.
-    recipe : Recipe
-        How to make the dataset.
-    shares : Shares
-        Memory of this worker.
-    folder : Path
-        Folder of the finished part; nothing is visible there before all of it is. Of two that write the
-        same part, as when a worker was given up that is still alive, the first one is kept.
-    base : str
-        Folder that relative paths of sources start from.
+    Nothing is visible in `folder` before all of the part is there. Of two that write the same part, as when a
+    worker was given up that is still alive, the first one is kept. Relative paths of sources start from
+    `base`.
     """
 
     def __init__(

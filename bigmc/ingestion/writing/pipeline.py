@@ -14,14 +14,8 @@ R = TypeVar("R")
 class Crew:
     """Threads for some parts: the fewer parts are left, the more threads work on each.
 
-    Parameters
-    ----------
-    n_threads : int
-        Threads that may work at once.
-    n_parts : int
-        Parts to do; one thread for each does what has to be done in order.
-    n_at_once : int, optional
-        Parts that are worked on at once; by default one for each thread.
+    One thread for each of `n_parts` does what has to be done in order; `n_at_once` of them are worked on at
+    once, by default as many as there are threads.
     """
 
     def __init__(self, n_threads: int = 1, n_parts: int = 1, n_at_once: int | None = None) -> None:

@@ -43,22 +43,10 @@ NAMES_BYTES = 50_000_000
 
 @dataclass(frozen=True)
 class Publication:
-    """What is done once every part is there; killed, it is done again.
+    """What is done once every part is there, in `folder`; killed, it is done again.
 
-    Attributes
-    ----------
-    to : Path
-        Dataset to make.
-    folder : Path
-        Where finished parts are.
-    recipe : Recipe
-        What was made of the sources.
-    limit : int
-        Memory limit in bytes, above the bare process.
-    before : Dataset or None
-        The dataset these parts are appended to, as it was before.
-    n_threads : int
-        Threads of this process.
+    `limit` is in bytes above the bare process. `before` is the dataset these parts are appended to, as it was
+    before.
     """
 
     to: Path

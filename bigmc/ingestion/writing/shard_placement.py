@@ -21,7 +21,7 @@ from bigmc.store.files.work_file import damaged_work, made_once, read_work_table
 from bigmc.store.shards.disk_shard import SparseShard
 from bigmc.store.shards.label_sets import is_sets, pairs_of, set_column
 from bigmc.store.shards.merge import common_schema, merge_shards, plan_merges
-from bigmc.store.shards.write import write_rows_table
+from bigmc.store.shards.write import replace_rows_table
 from bigmc.store.shards.zarr_chunks import ByteCounter
 
 pq = LazyModule("pyarrow.parquet")
@@ -43,18 +43,8 @@ class PartShard:
 class Placing:
     """Puts the shards of finished parts in their final places; killed, it is done again.
 
-    Attributes
-    ----------
-    to : Path
-        Dataset.
-    work : Path
-        Folder of the finished parts; receipts of what was decided and done are kept there.
-    n_features : int
-        Of the dataset.
-    memory : int
-        Bytes for merging shards into one.
-    n_threads : int
-        Shards made at once.
+    `work` is the folder of the finished parts; receipts of what was decided and done are kept there. Each of
+    `n_threads` has `memory` bytes for merging shards into one.
     """
 
     to: Path
@@ -119,7 +109,8 @@ class Placing:
 def _move(shard: PartShard, target: Path) -> ShardEntry:
     """Move a shard to its final place, unless it is there."""
     if not target.exists():
-        _recode_labels(shard)
+        if not _is_final(shard.folder / ROWS_TABLE):
+            replace_rows_table(shard.folder, _final_table(shard))
         disk.rename(shard.folder, target)
     return replace(_with_table(replace(shard, folder=target)), name=target.name)
 
@@ -141,12 +132,6 @@ def _with_table(shard: PartShard) -> ShardEntry:
     files = (f for f in shard.entry.files if f.path != ROWS_TABLE)
     table = file_entry(shard.folder / ROWS_TABLE, shard.folder)
     return replace(shard.entry, files=(*files, table))
-
-
-def _recode_labels(shard: PartShard) -> None:
-    """Replace the label codes of a part in a shard's table by those of the dataset, once."""
-    if not _is_final(shard.folder / ROWS_TABLE):
-        write_rows_table(shard.folder, shard.entry, _final_table(shard))
 
 
 def _final_table(shard: PartShard) -> pa.Table:

@@ -33,16 +33,8 @@ class _Buffer:
 class ShardWriter:
     """Write the samples of a part as shards of at most 65,536 rows, each of one split.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the part; its shards are named ``000``, ``001``, … in the order written.
-    splits : iterable of str
-        Names of the splits.
-    buffer_bytes : int
-        Bytes of samples to collect over all splits before the fullest one is written.
-    crew : Crew, optional
-        Compresses several chunks at once.
+    They are named ``000``, ``001``, … in the order written. `buffer_bytes` of samples are collected over all
+    splits before the fullest one is written. The crew compresses several chunks at once.
     """
 
     def __init__(self, folder: Path, splits: Iterable[str], buffer_bytes: int, crew: Crew = ALONE) -> None:

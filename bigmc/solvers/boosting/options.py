@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
 from bigmc.solvers.loop import Fingerprint
-from bigmc.store.chosen_columns import AnyColumns, frequent_columns
+from bigmc.store.chosen_columns import AnyColumns
 from bigmc.store.dataset import Dataset
 
 FAMILIES = ("auto", "stump", "ray")
@@ -39,60 +39,18 @@ def is_sparse(dataset: AnyColumns) -> bool:
 
 @dataclass(frozen=True)
 class BoostingOptions:
-    """Parameters of column generation; `BigmcError` if one is invalid.
+    """Parameters of column generation, as of `bigmc.MultiBoostClassifier`; `BigmcError` if one is invalid.
 
-    Attributes
-    ----------
-    C : float
-        Weight of the loss, positive.
-    n_rounds : int
-        Maximum rounds of column generation.
-    max_depth : int
-        Levels of the learners, 1 to `MAX_DEPTH`; from 2 on they are grown greedily and nothing is certified.
-    family : {"auto", "stump", "ray"}
-        Learners of one cut: +1 and -1 on its sides, or 1 on one side and 0 on that of the value 0; auto takes
-        rays if fewer than a tenth of all values are stored and `max_depth` is 1.
-    learners : {"class", "shared"}
-        Whether each class uses the learners added for it, or all use those added for any: as in MultiBoost
-        (Shen and Hao, "A direct formulation for totally-corrective multi-class boosting", CVPR 2011), with
-        which the paper compares. The problem and its optimum are the same.
-    loss : {"exponential", "log_loss"}
-        ``exp(-γ)`` of all pairs, as in the paper, or ``log(1 + Σ exp(-γ))`` of every sample, on which
-        mislabelled samples have less influence.
-    label_noise : float
-        Share of labels that are drawn at random, at least 0 and below 1; with the log loss of trees only. The
-        loss is then that of ``(1 - label_noise) p + label_noise / n_classes`` in place of the probability p,
-        which makes it nonconvex.
-    pool : int
-        Learners a pass returns, of each class or shared; 1 is the algorithm of the paper.
-    max_sweeps : int
-        Sweeps over a class between two visits of the pool (τ_max); 1 is the stage-wise variant.
-    learning_rate : float
-        Part of the way to its best value that a visit moves a weight, above 0 and at most 1.
-    inner_rounds : int
-        Maximum visits of the pool between two passes.
-    max_bins : int
-        Maximum bins of a column; columns with no more distinct values lose no cut. Edges of others are near
-        quantiles, at round numbers where there are any.
-    column_share : float
-        Share of the columns that the trees of a round may use, drawn for every round; above 0 and at most 1.
-        If none of these trees is worth adding, the round searches twice as many, and so on until it has
-        searched 1,000 or all, the first round all; if none is worth adding then, training stops.
-    draw : int
-        Selects the columns drawn, together with the seed: models that are averaged differ in it.
-    min_frequency : float
-        Share of the samples in which a feature must be stored for trees to use it, at least 0 and below 1.
-    tol : float
-        Relative gap between P and the lower bound to reach; without an exact search, training stops when the
-        largest violation of a round's candidates is at most this.
-    validation_fraction : float
-        Share of the samples to hold out, chosen by a hash of their ids.
-    patience : int
-        Rounds without fewer errors on those samples after which training stops.
-    time_limit : float or None
-        Seconds after which no round is begun.
-    seed : int
-        Of the order of visits and of the samples held out.
+    All have values here, also those that the classifier chooses, such as C. From a depth of 2 on, learners
+    are grown greedily and nothing is certified: training then stops when the largest violation of a round's
+    candidates is at most `tol`. Learners "shared" by all classes are those of MultiBoost (Shen and Hao, "A
+    direct formulation for totally-corrective multi-class boosting", CVPR 2011), with which the paper
+    compares; the problem and its optimum are the same. With label noise, the loss is nonconvex. `max_sweeps`
+    is the paper's τ_max, of which 1 is the stage-wise variant, and a pool of 1 is its algorithm.
+
+    If none of the trees of a round is worth adding, it searches twice as many columns, and so on until it has
+    searched 1,000 or all, the first round all. `draw` selects the columns drawn, together with the seed:
+    models that are averaged differ in it. Samples are held out by a hash of their ids.
     """
 
     C: float
@@ -157,22 +115,13 @@ class BoostingOptions:
             return None
         return dataset.column_nnz() >= self.min_frequency * dataset.n_samples
 
-    def columns_read(self, dataset: Dataset) -> AnyColumns:
-        """Return the columns that learners may use."""
-        return dataset if self.min_frequency == 0.0 else frequent_columns(dataset, self.min_frequency)
-
     def drawn_columns(
         self, usable: NDArray[np.bool_], number: int, times: int = 1
     ) -> NDArray[np.bool_] | None:
         """Return which columns the trees of a round may use; None for all that are usable.
 
-        Parameters
-        ----------
-        usable : bool array of shape (n_features,)
-        number : int
-            Of the round.
-        times : int, default=1
-            Factor on the share. The columns drawn with a smaller one are among those with a larger one.
+        The share is multiplied by `times`; the columns drawn with a smaller one are among those with a larger
+        one.
         """
         if self.column_share == 1.0:
             return None

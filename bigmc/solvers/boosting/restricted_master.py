@@ -135,26 +135,13 @@ class Point:
 class Master:
     """Weights, their dual matrix, and the descent.
 
-    Parameters
-    ----------
-    sample_weight : float64 array of shape (n_samples,)
-        Negative for samples held out.
-    dtype : numpy.dtype
-        Of u and t.
-    seed : int
-        Determines the order of visits.
-    learning_rate : float
-        Part of the way to its best value that a visit moves a weight.
-    loss : {"exponential", "log_loss"}
-    label_noise : float
-        Share of labels that are drawn at random.
+    Samples held out have a negative `sample_weight`; `dtype` is that of u and t. The seed determines the
+    order of visits, and the learning rate is the part of the way to its best value that a visit moves a
+    weight. `label_noise` is the share of labels that are drawn at random.
 
-    Attributes
-    ----------
-    u : array of shape (n_samples, width)
-        Row ``i`` is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the sample's class; the classes are padded.
-    n_sweeps : int
-        Sweeps over one class's learners so far; with the seed it determines the orders of the next descent.
+    Row ``i`` of `u`, of shape (n_samples, width), is ``-v_i mu_iy``, and ``+v_i sum_y mu_iy`` at the sample's
+    class; the classes are padded. `n_sweeps` counts sweeps over one class's learners so far; with the seed it
+    determines the orders of the next descent.
     """
 
     def __init__(
@@ -207,15 +194,20 @@ class Master:
         n, step = len(self.labels), tile_rows(self.n_classes)
         return [(first, min(first + step, n)) for first in range(0, n, step)]
 
+    def _scores(self, learners: Weighted, tile: tuple[int, int]) -> NDArray[np.float64]:
+        """Return the scores of the rows of a tile, class by class, with those of a whole last word."""
+        first, stop = tile
+        scores = np.zeros((self.n_classes, -(-(stop - first) // WORD) * WORD))
+        self.responses.add_scores(learners, first, scores)
+        return scores
+
     def rebuild(self, engine: Engine) -> Point:
         """Compute u from the weights, and the sums for the bounds, all in float64."""
         learners, loss_of = self.weighted(), (self._is_log_loss, self._label_noise)
 
         def work(tile: tuple[int, int]) -> tuple[float, float, float, int, int]:
-            first, stop = tile
-            scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
-            self.responses.add_scores(learners, first, scores)
-            labels, weight, u = self.labels[first:stop], self._weight[first:stop], self.u[first:stop]
+            rows, scores = slice(*tile), self._scores(learners, tile)
+            labels, weight, u = self.labels[rows], self._weight[rows], self.u[rows]
             sums: tuple[float, float, float, int, int] = weigh(*loss_of, scores, labels, weight, u)
             return sums
 
@@ -237,18 +229,15 @@ class Master:
         classes, weights = learners.classes, learners.weights
         now = self._all_weights()
         direction = (now - before)[now > 0]
-        falling = direction < 0
+        moving, falling = learners._replace(weights=direction), direction < 0
         longest = float((weights[falling] / -direction[falling]).min(initial=_LONGEST))
         at = np.append(0.0, longest * 2.0 ** -np.arange(_RAY_POINTS))
 
         def work(tile: tuple[int, int]) -> NDArray[np.float64]:
-            first, stop = tile
-            scores = np.zeros((self.n_classes, -(-(stop - first) // 64) * 64))
-            step = np.zeros_like(scores)
-            self.responses.add_scores(learners, first, scores)
-            self.responses.add_scores(learners._replace(weights=direction), first, step)
+            rows, scores = slice(*tile), self._scores(learners, tile)
+            step = self._scores(moving, tile)
             sums = np.zeros(len(at))
-            add_ray(scores, step, self.labels[first:stop], self._weight[first:stop], longest, sums)
+            add_ray(scores, step, self.labels[rows], self._weight[rows], longest, sums)
             return sums
 
         losses = np.zeros(len(at))

@@ -35,7 +35,7 @@ from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import RunContext
 from bigmc.store import row_hash
 from bigmc.store.block import dtype_in_memory
-from bigmc.store.chosen_columns import AnyColumns
+from bigmc.store.chosen_columns import AnyColumns, frequent_columns
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import holdout_keys
 
@@ -90,7 +90,7 @@ def solve(
     if dataset.class_counts().sum() < max(dataset.n_samples, 1):
         raise DataError("some samples have no label", "train on labelled samples only")
     frequent = options.frequent_columns(dataset)
-    columns = options.columns_read(dataset)
+    columns = frequent_columns(dataset, options.min_frequency)
     plan = plan_memory(
         columns,
         left_out=dataset.n_features - columns.n_features,

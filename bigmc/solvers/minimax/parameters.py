@@ -7,27 +7,9 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class MinimaxParameters:
-    """Parameters of `bigmc.solvers.minimax.solve_minimax`.
+    """Parameters of `bigmc.solvers.minimax.solve_minimax`; `bigmc.MinimaxRiskClassifier` describes them.
 
-    Attributes
-    ----------
-    lambda0 : float
-        Regularisation, not negative.
-    fit_intercept : bool
-        ψ has a component that is always 1.
-    tol : float
-        Difference of the bounds to reach.
-    eps1, eps2 : float
-        Violation from which a constraint, or a component, is added; tightened when nothing exceeds them and
-        the bounds have not met.
-    n_max, m_max : int
-        Maximum of constraints and components added at once.
-    k_max : int
-        Maximum of iterations.
-    time_limit : float or None
-        Seconds after which the best μ so far is returned; the outcome then depends on the machine.
-    seed : int
-        Of the samples in the first working set.
+    `seed` is that of the samples in the first working set.
     """
 
     lambda0: float = 0.01

@@ -65,18 +65,11 @@ class SaddleProblem:
 class Iterate:
     """The state of the method: everything the next step depends on.
 
-    Attributes
-    ----------
-    coef, coef_sum, coef_anchor : float64 arrays of shape (n_psi, n_classes)
-        Scaled μ now, summed since the last restart, and at the last restart.
-    dual, dual_sum, dual_anchor : float64 arrays of shape (n_rows, n_classes)
-        The same of p.
-    weight : float
-        Sum of the step lengths in the sums.
-    step, balance, shift : float
-        Step length, primal weight, and the multiplier of the last projection.
-    restart_gap, last_gap : float
-        Gap at the last restart and at the last check.
+    `coef` is the scaled μ now, of shape (n_psi, n_classes), `coef_sum` its sum since the last restart, and
+    `coef_anchor` its value then; so are `dual`, `dual_sum` and `dual_anchor` of p, of shape (n_rows,
+    n_classes). `weight` is the sum of the step lengths in the sums. `balance` is the primal weight, `shift`
+    the multiplier of the last projection. `restart_gap` and `last_gap` are the gaps at the last restart and
+    at the last check.
     """
 
     coef: NDArray[np.float64]

@@ -97,14 +97,6 @@ def _price_shard(
     scorer = LinearScorer(
         weights.features, weights.coef, weights.intercept, dataset.n_features, dataset.weighting, column_scale
     )
-    if not opened.n_rows:
-        none = np.empty(0)
-        return Priced(
-            np.full(len(SCALES), -np.inf),
-            none.astype(np.int64),
-            none,
-            np.empty((0, -(-n_classes // 8)), np.uint8),
-        )
     scores = scorer.shard(opened, scratch_bytes)
     values, phi = np.empty(len(scores)), np.empty(len(SCALES))
     subset_values(scores, SCALES, values, phi)
@@ -181,13 +173,29 @@ def _gather_shard(
 
     An array has `width` columns: those after the features are 1.
     """
-    shard, rows = dataset.shards[part[0]], part[1]
+    shard, rows = part
+    entries = _entries(dataset, shard, rows, features, scratch_bytes)
+    if dtype is None:
+        at, columns, values = (np.concatenate(pieces) for pieces in zip(_space(0), *entries, strict=True))
+        return scipy.sparse.csr_array((values, (at, columns)), shape=(len(rows), len(features)))
+    whole = np.zeros((len(rows), width), dtype)
+    whole[:, len(features) :] = 1.0
+    for at, columns, values in entries:
+        whole[at, columns] = values
+    return whole
+
+
+_Entries = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]
+"""Rows, columns and values."""
+
+
+def _entries(
+    dataset: Dataset, number: int, rows: NDArray[np.int64], features: NDArray[np.int64], scratch_bytes: int
+) -> Iterator[_Entries]:
+    """Yield the entries of some rows of a shard, some columns after others."""
+    shard = dataset.shards[number]
     place = np.full(shard.n_rows, -1, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
-    kept = [_space(0)]
-    if dtype is not None:
-        whole = np.zeros((len(rows), width), dtype)
-        whole[:, len(features) :] = 1.0
     for run in column_runs(shard, features, scratch_bytes, _GATHER_BYTES, dataset.weighting):
         n = select_entries(run.starts, run.stops, run.rows, run.data, place, *_space(0))
         at, columns, values = _space(n)
@@ -195,16 +203,8 @@ def _gather_shard(
         columns += run.first
         if dataset.weighting.binary:
             values[:] = 1.0
-        if dtype is not None:
-            whole[at, columns] = values
-        else:
-            kept.append((at, columns, values))
-    if dtype is not None:
-        return whole
-    at, columns, values = (np.concatenate(pieces) for pieces in zip(*kept, strict=True))
-    return scipy.sparse.csr_array((values, (at, columns)), shape=(len(rows), len(features)))
+        yield at, columns, values
 
 
-def _space(n: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-    """Return space for the rows, columns and values of so many entries."""
+def _space(n: int) -> _Entries:
     return np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n)

@@ -20,28 +20,14 @@ _LISTS = ("samples", "masks", "components")
 class State:
     """State between two iterations. Feature vectors are not part of it: they are read again.
 
-    Attributes
-    ----------
-    features : int64 array
-        Features of ψ in the working set of the first-order steps, increasing.
-    sets : WorkingSets
-        Of the linear program; empty until it is used.
-    coef : float64 array of shape (n_psi, n_classes)
-        Best μ so far.
-    upper, lower : float
-        Its bound, and the best lower bound.
-    n_scans : int
-        Passes over the samples.
-    linear : bool
-        Whether the linear program is used.
-    spent, allowance : float
-        Expected seconds of the linear programs since then, and their maximum.
-    outgrown : bool
-        The working set cannot hold the violated constraints.
-    setbacks : int
-        Number of switches back to the first-order steps.
-    exact : bool
-        The last linear program left nothing to add: the bounds differ by rounding.
+    `features` are those of ψ in the working set of the first-order steps, increasing. `sets` are those of the
+    linear program, empty until it is used. `coef`, of shape (n_psi, n_classes), is the best μ so far, with
+    the bound `upper`; `lower` is the best lower bound. `n_scans` counts passes over the samples.
+
+    `linear` says whether the linear program is used; `spent` and `allowance` are the expected seconds of the
+    linear programs since then, and their maximum. `outgrown`: the working set cannot hold the violated
+    constraints. `setbacks` counts switches back to the first-order steps. `exact`: the last linear program
+    left nothing to add, and the bounds differ by rounding.
     """
 
     samples: NDArray[np.int64]

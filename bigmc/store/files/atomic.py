@@ -23,8 +23,14 @@ PARTIAL = ".partial"
 _FOLDER_TRIALS = 20
 
 
-def replace_folder(aside: Path, folder: Path) -> None:
-    """Replace a folder atomically by a finished, synced one."""
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder, ``FOLDER.partial``; at the end it is synced and takes the place of `folder`."""
+    aside = folder.with_name(folder.name + PARTIAL)
+    disk.clear(aside)
+    disk.make_folder(aside)
+    yield aside
+    disk.sync_tree(aside)
     disk.clear(folder)
     disk.rename(aside, folder)
     disk.sync(folder.parent)

@@ -35,12 +35,8 @@ LITTLE_TIME = 0.02
 class FileCheckpoint:
     """Keeps the last saved state in a folder; a kill while saving leaves the previous state.
 
-    Parameters
-    ----------
-    folder : path
-    share_of_time : float, default 1
-        States are skipped that follow so soon on the last saved one that saving would take more than this
-        share of the time. A run that is killed repeats what it did since.
+    States are skipped that follow so soon on the last saved one that saving would take more than
+    `share_of_time`. A run that is killed repeats what it did since.
     """
 
     def __init__(self, folder: Path | str, *, share_of_time: float = 1.0) -> None:

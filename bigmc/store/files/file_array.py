@@ -46,11 +46,7 @@ def give_back_pages(array: NDArray[Any]) -> None:
     """Give back the memory of elements of a `file_array`, which stay in its file; no effect with others.
 
     Elements that were read or written count as memory of the process until the system needs it for others.
-
-    Parameters
-    ----------
-    array : array, C-contiguous
-        All of a `file_array`, or a slice of it.
+    The array is C-contiguous: all of a `file_array`, or a slice of it.
     """
     pages: Any = array
     while isinstance(pages, np.ndarray | memoryview):

@@ -68,8 +68,6 @@ GROUP_HASH = "group_hash"
 ROW_COLUMNS = frozenset({"label", "row_id", "norm", "entries", SAMPLE_WEIGHT, GROUP_HASH})
 """Columns of ``rows.parquet`` created by ingest."""
 
-_READ_BYTES = 1 << 20
-
 _NOT_LISTED = {SHARDS, WIP, APPENDS, MANIFEST}
 
 #: Type of the original labels; names the Arrow type of classes.parquet.
@@ -179,10 +177,6 @@ class Manifest:
             for file in shard.files
         ]
         return [*self.files, *of_shards]
-
-    def without_appends(self) -> Manifest:
-        """Return the manifest as it was before the first append."""
-        return replace(self, appends=())
 
 
 def canonical_json(value: Any) -> bytes:
@@ -327,11 +321,13 @@ def _absent(path: Path) -> StoreError:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal digits, without holding the file in memory."""
-    digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
-        while piece := file.read(_READ_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests_below(prefix: str, files: Iterable[FileEntry]) -> dict[str, str]:
+    """Return the SHA-256 of the files with this prefix, by the rest of their paths."""
+    return {file.path.removeprefix(prefix): file.sha256 for file in files if file.path.startswith(prefix)}
 
 
 def file_entry(path: Path, relative_to: Path) -> FileEntry:

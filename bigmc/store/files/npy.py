@@ -52,8 +52,8 @@ def npy_pieces(array: NDArray[Any]) -> Sequence[bytes | memoryview]:
     return [stream.getvalue(), *([array.reshape(-1).view(np.uint8).data] if array.nbytes else [])]
 
 
-def check_npy(stream: BinaryIO, n_bytes: int) -> None:
-    """Check the header of a ``.npy`` file of `n_bytes` against its length, and rewind it.
+def check_npy(stream: BinaryIO, n_bytes: int) -> ArraySize:
+    """Return the size of the array in a ``.npy`` file of `n_bytes`, and rewind the file.
 
     `ValueError` if the header cannot be read, or the array it describes has another length.
     """
@@ -63,6 +63,7 @@ def check_npy(stream: BinaryIO, n_bytes: int) -> None:
     if size.nbytes != held:
         raise ValueError(f"an array of shape {size.shape} and type {size.dtype} is not in {held} bytes")
     stream.seek(start)
+    return size
 
 
 def read_size(stream: BinaryIO) -> ArraySize:

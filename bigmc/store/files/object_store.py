@@ -53,6 +53,16 @@ class Address:
         """Name for local folders that belong to this address."""
         return hashlib.sha256(self.url.encode()).hexdigest()[:_DIGITS]
 
+    @property
+    def name(self) -> str:
+        """Last part of the address."""
+        return self.url.rsplit("/", 1)[-1]
+
+    @property
+    def building(self) -> Path:
+        """Local folder where what belongs at this address is built."""
+        return cache_folder() / "building" / self.key
+
     def read(self, name: str = "") -> bytes | None:
         """Return the contents of an object, or None if there is none."""
         with self.file_system() as (fs, path):
@@ -125,11 +135,8 @@ class Address:
 
     def digest(self, name: str) -> str:
         """Return the SHA-256 of an object, read piece by piece."""
-        digest = hashlib.sha256()
         with self.file_system() as (fs, path), fs.open(_join(path, name), "rb") as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-        return digest.hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def remove(self, name: str) -> None:
         """Remove all objects under a folder."""
@@ -205,11 +212,6 @@ def _find_one(url: str) -> Origin | None:
     return Origin(address, _data_name(content), copy)
 
 
-def building_folder(url: str) -> Path:
-    """Return the local folder where a dataset for an address is built."""
-    return cache_folder() / "building" / Address(url).key
-
-
 def publish(folder: Path, url: str, progress: ProgressCallback = silent) -> bool:
     """Upload a finished dataset and commit it; return False, and leave nothing of it, if there is another.
 
@@ -249,11 +251,12 @@ def local_file(path: str | Path) -> Iterator[Path]:
     if not is_remote(path):
         yield Path(path)
         return
-    content = Address(str(path)).read()
+    address = Address(str(path))
+    content = address.read()
     if content is None:
         raise StoreError(f"there is nothing at {path}", "check the address")
     with tempfile.TemporaryDirectory(prefix="bigmc-") as folder:
-        copy = Path(folder) / str(path).rstrip("/").rsplit("/", 1)[-1]
+        copy = Path(folder) / address.name
         disk.write_file(copy, content)
         yield copy
 
@@ -269,7 +272,7 @@ def built(path: str | Path) -> Iterator[Path]:
         yield Path(path)
         return
     address = Address(str(path))
-    made = cache_folder() / "building" / address.key / address.url.rsplit("/", 1)[-1]
+    made = address.building / address.name
     disk.make_folder(made.parent)
     before = address.read()
     if before is not None:

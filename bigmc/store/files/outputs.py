@@ -18,7 +18,6 @@ from typing import IO, Any
 from bigmc.errors import DataError
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import write_atomic
-from bigmc.store.files.cache import cache_folder
 from bigmc.store.files.layout import sha256
 from bigmc.store.files.object_store import Address, is_remote
 from bigmc.store.files.receipt import Receipt
@@ -35,6 +34,11 @@ class IfExists(Enum):
 
     REFUSE = "refuse"
     REPLACE = "replace"
+
+    @classmethod
+    def of(cls, overwrite: bool) -> IfExists:
+        """Return what the option ``overwrite`` says."""
+        return cls.REPLACE if overwrite else cls.REFUSE
 
 
 class OutputKind(Enum):
@@ -66,8 +70,7 @@ class Output:
         name = os.fspath(to)
         if is_remote(name):
             address = Address(name)
-            folder = cache_folder() / "building" / address.key
-            return cls(address.url, folder / address.url.rsplit("/", 1)[-1], OutputKind.OBJECT)
+            return cls(address.url, address.building / address.name, OutputKind.OBJECT)
         if _is_stream(name):
             return cls(name, Path(name), OutputKind.STREAM)
         path = Path(os.path.realpath(name))

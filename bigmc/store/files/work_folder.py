@@ -19,14 +19,8 @@ LOCK = "lock"
 class WorkFolder:
     """The folder of the unfinished work of a command.
 
-    Attributes
-    ----------
-    path : Path
-    target : Path
-        What the command makes, for messages.
-    own : sequence of str
-        Names, or patterns of them, of what the command may leave in the folder besides its lock and
-        half-written files.
+    `target` is what the command makes, for messages. `own` are names, or patterns of them, of what the
+    command may leave in the folder besides its lock and half-written files.
     """
 
     path: Path

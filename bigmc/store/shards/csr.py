@@ -30,11 +30,27 @@ class Rows(NamedTuple):
         return cls(indptr, np.nonzero(stored)[1].astype(np.int32), values[stored], values.shape[1])
 
     @classmethod
+    def of_matrix(cls, matrix: Any) -> Rows:
+        """Return the entries of a sparse matrix, duplicates added up as in SciPy, or those of an array."""
+        compressed = scipy.sparse.csr_array(matrix)
+        if not compressed.has_canonical_format:
+            if compressed is matrix or np.shares_memory(compressed.data, matrix.data):
+                compressed = compressed.copy()
+            compressed.sum_duplicates()
+        indptr, indices = compressed.indptr.astype(np.int64), compressed.indices.astype(np.int32, copy=False)
+        return cls(indptr, indices, compressed.data, int(compressed.shape[1]))
+
+    @classmethod
     def of_feature(cls, index: int, values: NDArray[np.float64], n_features: int) -> Rows:
         """Return the values of one feature, shape (n_rows,), as rows; zeros are not stored."""
         stored = values != 0
         indptr = np.concatenate(([0], np.cumsum(stored))).astype(np.int64)
         return cls(indptr, np.full(indptr[-1], index, dtype=np.int32), values[stored], n_features)
+
+    @property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """The samples as a matrix of SciPy."""
+        return scipy.sparse.csr_array((self.data, self.indices, self.indptr), (self.n_rows, self.n_features))
 
     @property
     def n_rows(self) -> int:

@@ -23,6 +23,7 @@ from bigmc.store.files.layout import (
     check_contents,
     check_sizes,
     damaged,
+    digests_below,
 )
 from bigmc.store.files.object_store import Origin
 from bigmc.store.shards.label_sets import SETS
@@ -129,20 +130,14 @@ class StoredShard(ABC):
         if reader is None:
             self._check()
             folder = self.folder / MATRIX / name
-            reader = ArrayReader(
-                folder, self._counter, self._digests(f"{MATRIX}/{name}/" if name else f"{MATRIX}/")
-            )
+            prefix = f"{MATRIX}/{name}/" if name else f"{MATRIX}/"
+            reader = ArrayReader(folder, self._counter, digests_below(prefix, self.entry.files))
             if reader.shape != shape or reader.dtype != dtype:
                 raise damaged(
                     folder, f"has the shape {reader.shape} and dtype {reader.dtype}, not {shape} and {dtype}"
                 )
             self._arrays[name] = reader
         return reader
-
-    def _digests(self, prefix: str) -> dict[str, str]:
-        """Return the SHA-256 of the files with this prefix, by the rest of their paths."""
-        mine = (file for file in self.entry.files if file.path.startswith(prefix))
-        return {file.path.removeprefix(prefix): file.sha256 for file in mine}
 
     def _check(self) -> None:
         """Check the sizes of all files against the manifest, once; remote files are copied first."""

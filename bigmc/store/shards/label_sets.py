@@ -46,6 +46,12 @@ def pairs_of(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int64], NDA
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts)), codes
 
 
+def labels_of(column: pa.ChunkedArray | pa.Array, labels: pa.Array) -> pa.ListArray:
+    """Return a column of sets with the labels that the codes stand for."""
+    starts, codes = codes_of(column)
+    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), labels.take(pa.array(codes)))
+
+
 def longest(columns: Iterable[pa.ChunkedArray]) -> int:
     """Return the size of the largest set, at least 1."""
     return max((int(np.diff(codes_of(column)[0]).max(initial=1)) for column in columns), default=1)

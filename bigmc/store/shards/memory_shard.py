@@ -101,20 +101,12 @@ def memory_shards(
     matrix = native_values(matrix)
     if scipy.sparse.issparse(X):
         matrix = matrix.tocsr()
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy() if matrix is X else matrix
-            matrix.sum_duplicates()
-    n_features = int(matrix.shape[1])
-    if n_features > np.iinfo(np.int32).max:
-        raise DataError(f"{n_features} features are more than the maximum of 2147483647")
+    if matrix.shape[1] > np.iinfo(np.int32).max:
+        raise DataError(f"{matrix.shape[1]} features are more than the maximum of 2147483647")
     for start in range(0, matrix.shape[0], shard_rows):
         stop = min(start + shard_rows, matrix.shape[0])
         part = matrix if stop - start == matrix.shape[0] else matrix[start:stop]  # a slice is a copy
-        rows = part if scipy.sparse.issparse(part) else scipy.sparse.csr_array(part)
-        piece = Rows(
-            rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False), rows.data, n_features
-        )
-        indptr, indices, data, norm, entries = columns_of([piece])
+        indptr, indices, data, norm, entries = columns_of([Rows.of_matrix(part)])
         table = pa.table(
             {"label": labels[start:stop], "row_id": row_ids[start:stop], "norm": norm, "entries": entries}
         )

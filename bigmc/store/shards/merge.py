@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.csc import merge_columns
-from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, replace_folder
+from bigmc.store.files.atomic import replacing_folder
 from bigmc.store.files.dtypes import common_dtype
 from bigmc.store.files.layout import MATRIX, FileEntry, ShardEntry
 from bigmc.store.shards.disk_shard import StoredShard
@@ -91,14 +90,10 @@ def merge_shards(folder: Path, sources: Sequence[StoredShard], *, memory: int = 
         raise DataError(
             f"{n_rows} rows with {nnz} entries do not fit into one shard", "merge fewer shards at a time"
         )
-    aside = folder.with_name(folder.name + PARTIAL)
-    disk.clear(aside)
-    disk.make_folder(aside)
     dtype = common_dtype([s.dtype for s in sources])
-    files = _merge_matrices(aside, sources, dtype, memory)
-    files.append(_merge_tables(aside, sources, memory))
-    disk.sync_tree(aside)
-    replace_folder(aside, folder)
+    with replacing_folder(folder) as aside:
+        files = _merge_matrices(aside, sources, dtype, memory)
+        files.append(_merge_tables(aside, sources, memory))
     return ShardEntry(folder.name, sources[0].split, n_rows, nnz, dtype.name, "sparse", tuple(files))
 
 

@@ -15,12 +15,8 @@ def plain_labels(y: Any) -> Any:
     """Return labels without a type for missing values, and other labels as they are.
 
     NumPy and scikit-learn make floats of integers and booleans of pandas' nullable types, and floats above
-    2**53 merge neighbouring integers into one class. Scikit-learn refuses NumPy's StringDType.
-
-    Raises
-    ------
-    DataError
-        If a label is missing; the message names its row.
+    2**53 merge neighbouring integers into one class. Scikit-learn refuses NumPy's StringDType. `DataError`,
+    naming its row, if a label is missing.
     """
     if hasattr(y, "__dask_graph__"):
         return y

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import PARTIAL, replace_folder, replacing
+from bigmc.store.files.atomic import replacing, replacing_folder
 from bigmc.store.files.dtypes import smallest_exact_dtype
 from bigmc.store.files.layout import MATRIX, ROWS_TABLE, FileEntry, ShardEntry, file_entry
 from bigmc.store.shards.columns import columns_of
@@ -74,17 +73,13 @@ def write_shard(
     label, row_id = (table.schema.field(name).type for name in ("label", "row_id"))
     if table.num_rows != n_rows or label not in (pa.int32(), SETS) or row_id != pa.int64():
         raise ValueError("the table needs one row per sample, label of int32 and row_id of int64")
-    aside = folder.with_name(folder.name + PARTIAL)
-    disk.clear(aside)
-    disk.make_folder(aside)
-    if pieces is not None:
-        nnz, dtype, norm, entries, files = _write_sparse(aside, pieces, pool)
-    else:
-        nnz, dtype, norm, entries, files = _write_dense(aside, np.asarray(rows))
-    table = table.append_column("norm", pa.array(norm)).append_column("entries", pa.array(entries))
-    files.append(write_tables(aside, table.schema, [table], packing))
-    disk.sync_tree(aside)
-    replace_folder(aside, folder)
+    with replacing_folder(folder) as aside:
+        if pieces is not None:
+            nnz, dtype, norm, entries, files = _write_sparse(aside, pieces, pool)
+        else:
+            nnz, dtype, norm, entries, files = _write_dense(aside, np.asarray(rows))
+        table = table.append_column("norm", pa.array(norm)).append_column("entries", pa.array(entries))
+        files.append(write_tables(aside, table.schema, [table], packing))
     kind: Literal["sparse", "dense"] = "dense" if pieces is None else "sparse"
     return ShardEntry(folder.name, split, n_rows, nnz, dtype.name, kind, tuple(files))
 
@@ -182,10 +177,7 @@ def _differ(column: pa.ChunkedArray) -> bool:
     return 2 * len(some.unique()) > len(some) == _LOOKED_AT
 
 
-def write_rows_table(folder: Path, entry: ShardEntry, table: pa.Table) -> ShardEntry:
-    """Replace the table of a shard, for example by one with final label codes, and return its new entry."""
-    path = folder / ROWS_TABLE
-    with replacing(path) as file:
+def replace_rows_table(folder: Path, table: pa.Table) -> None:
+    """Replace the table of a shard, for example by one with final label codes."""
+    with replacing(folder / ROWS_TABLE) as file:
         _write_tables(file, table.schema, [table], Packing.TIGHT)
-    new = file_entry(path, folder)
-    return replace(entry, files=tuple(new if f.path == ROWS_TABLE else f for f in entry.files))
