@@ -84,16 +84,18 @@ class UnseenRows:
         return self._verdict(winner, model, self._judging, _JUDGING_SEED)
 
     def weighed(self, winner: Winner, model: Model) -> JudgedWinner:
-        """Return a trained winner and its quality; a sum with the weights that suit the rows that choose."""
+        """Return a trained winner and its quality; a sum with the weights that suit the rows that choose.
+
+        Of a sum whose linear part has no weight, the boosted one is left.
+        """
         if isinstance(model, SumModel):
             drawn = self._drawn(winner, self._judging, _JUDGING_SEED)
-            scores = [part.dataset_scores(drawn) for part in model.parts]
-            weights = choose_weights(scores, drawn.labels())
-            if all(weights):  # without one of its parts it would be no sum
-                winner, model = (
-                    replace(winner, part_weights=weights),
-                    SumModel.of(model.parts, np.array(weights)),
-                )
+            weights = choose_weights([part.dataset_scores(drawn) for part in model.parts], drawn.labels())
+            if all(weights):
+                winner = replace(winner, part_weights=weights)
+                model = SumModel.of(model.parts, np.array(weights))
+            elif weights[-1]:
+                winner, model = winner.parts[-1], model.parts[-1]
         return JudgedWinner(winner, self.judge(winner, model))
 
     def calibrated(self, winner: Winner, model: Model) -> Winner:

@@ -8,13 +8,18 @@ import pandas as pd
 import pytest
 
 import bigmc
+from bigmc.engine import Resources, ThreadEngine
+from bigmc.model import SumModel
 from bigmc.model.calibration import Calibration
 from bigmc.options.learners import BoostOptions
+from bigmc.store.dataset import Dataset
 from bigmc.training import fit_search, limits, more_rounds, search_rows, unseen_rows
 from bigmc.training.fit_models import FitModels
+from bigmc.training.label_thresholds import Thresholds
+from bigmc.training.limits import Limits
 from bigmc.training.more_rounds import with_more_rounds
 from bigmc.training.trials import Candidate, Verdict
-from bigmc.training.unseen_rows import JudgedWinner
+from bigmc.training.unseen_rows import JudgedWinner, UnseenRows
 from bigmc.training.winner import Winner
 
 LOSSES = {6: 0.9, 12: 0.6, 25: 0.5, 50: 0.49, 100: 0.4895, 200: 0.3}
@@ -87,6 +92,27 @@ def test_averages_keep_their_rounds():
     models = Models()
     assert with_more_rounds(several, UNSEEN, models).winner is several
     assert models.rounds == []
+
+
+@pytest.mark.parametrize("is_misled", [False, True])
+def test_a_sum_gets_new_weights_or_loses_a_linear_part_without_any(is_misled):
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(1500, 4))
+    codes = (x @ [1, 1, 1, 0] + x[:, 0] * x[:, 1] + rng.normal(size=1500) > 0).astype(int)
+    train, test = Dataset.from_arrays(x[:500], codes[:500]), Dataset.from_arrays(x[500:], codes[500:])
+    linear = bigmc.SparseClassifier().fit(x[:500], 1 - codes[:500] if is_misled else codes[:500]).model_
+    boosted = bigmc.MultiBoostClassifier(n_rounds=6, max_depth=2).fit(train).model_
+    one = Winner("sparse", Candidate(None), Calibration())
+    both = Winner("sum", None, Calibration(), parts=(one, BOOSTED), part_weights=(9.0, 0.1))
+    rows = UnseenRows(test, Thresholds.SHARED, Limits(10**9), Resources(ThreadEngine(1), 10**9), 100)
+    model = SumModel.of([linear, boosted], np.array(both.part_weights))
+    found = rows.weighed(both, model)
+    if is_misled:
+        assert found.winner is BOOSTED
+        assert found.verdict.log_loss == rows.judge(BOOSTED, boosted).log_loss
+    else:
+        assert found.winner.parts == both.parts
+        assert found.verdict.log_loss < rows.judge(both, model).log_loss
 
 
 @pytest.fixture
