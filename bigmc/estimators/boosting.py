@@ -129,7 +129,7 @@ class MultiBoostClassifier(WeightedClassifier):
     n_passes_ : float
         Passes over the data.
     history_ : list of dict
-        Figures of every round.
+        Figures of every round; of trees, the last has the restricted certificate, too.
     n_features_in_ : int
     feature_names_in_ : array of shape (n_features,)
         Only if the data was a frame whose column names are all strings.

@@ -25,6 +25,7 @@ from bigmc.training.fit_search import Found, find_winner
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import tidy_after
 from bigmc.training.lone_labels import doubts, refuse_numbers
+from bigmc.training.more_rounds import with_more_rounds
 from bigmc.training.repeated_rows import repeated_rows
 from bigmc.training.request import FitRequest
 from bigmc.training.results import FitResult, Measured
@@ -138,7 +139,9 @@ class Fit:
         plain = Winner.of(first, Size.whole(first) if by_duals else None)
         if unseen is None or not unseen.judges:
             return Choice(found.winner, plain, [])
-        return choose_again(found.winner, plain, unseen, self._models)
+        winner, notes = with_more_rounds(found.winner, unseen, self._models)
+        choice = choose_again(winner, plain, unseen, self._models)
+        return choice._replace(notes=[*notes, *choice.notes])
 
     def _measured(self, choice: Choice, unseen: UnseenRows | None) -> Measured:
         """Return the figures on the test rows, for models not trained on them."""

@@ -54,6 +54,10 @@ class Deadlines:
         """Record the passes of the training that began at a time, to know how long one takes."""
         self._pass_seconds = (time.monotonic() - began) / n_passes
 
+    def has_time_for(self, seconds: float) -> bool:
+        """Return whether trainings that take so many seconds would end in time."""
+        return time.monotonic() + seconds <= self._ends
+
     @property
     def has_time(self) -> bool:
         """Whether there is time for a useful training, if a pass takes as long as in the last one."""
@@ -90,6 +94,10 @@ class FitModels:
         """Whether there is time for one more useful training."""
         return self._deadlines.has_time
 
+    def has_time_for(self, seconds: float) -> bool:
+        """Return whether trainings that take so many seconds would end in time."""
+        return self._deadlines.has_time_for(seconds)
+
     def tested(self, winner: Winner) -> Model:
         """Return the winner trained on all but the test rows."""
         if winner.parts:
@@ -98,6 +106,14 @@ class FitModels:
         if winner.size is not None:
             return self._sized("measured", winner, self._request.train, self.searched, DualsAfter.KEPT)
         return self._trained("measured", winner, self._request.train)
+
+    def tested_on_all(self, winner: Winner) -> Model | None:
+        """Return the same; None, as if there were no such model, if it had time for some of the rows only."""
+        model = self.tested(winner)
+        if self.n_rows is None:
+            return model
+        self.n_rows = None
+        return None
 
     def whole(self, winner: Winner) -> Model:
         """Return the winner trained on all rows."""
@@ -178,8 +194,8 @@ class FitModels:
 
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
         """Train, resume a training, or load the finished model from the folder."""
-        name = _named(name, winner)
-        file, work = self._folder / f"{name}.model", self._folder / f"{name}.wip"
+        file = self._folder / f"{_named(name, winner)}.model"
+        work = self._folder / f"{_named(name, winner, of_all_rounds=True)}.wip"
         if not file.exists():
             disk.make_folder(work)
             tidy_after(self._request.data)
@@ -189,7 +205,8 @@ class FitModels:
             self._deadlines.took(began, max(model.n_passes, 1.0))
             model.save(file)
             del model  # the one from the file lacks what is not saved, as after a kill
-            disk.try_clear(work)
+            if not winner.boosting:  # more rounds continue from there
+                disk.try_clear(work)
         model = load_model(file)
         self.n_rows = model.params.get("n_rows", self.n_rows)
         return model
@@ -200,9 +217,9 @@ class FitModels:
         return self._deadlines.next(int(self._request.splits.refit))
 
 
-def _named(step: str, winner: Winner) -> str:
-    """Return a name for the files of a training, which tells the linear models of a fit apart."""
-    if winner.candidate is None:
-        return f"{step}-{winner.kind}"
+def _named(step: str, winner: Winner, *, of_all_rounds: bool = False) -> str:
+    """Return a name for the files of a training, which tells the models of a fit apart."""
+    if winner.boosting is not None:
+        return f"{step}-{winner.kind}{'' if of_all_rounds else f'-{winner.boosting.n_rounds}'}"
     settings = repr((winner.candidate, winner.size and winner.size.share, winner.max_features))
     return f"{step}-{winner.kind}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"

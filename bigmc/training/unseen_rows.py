@@ -7,18 +7,22 @@ weights of rare words, which are known only then. `bigmc.training.choose_again` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from bigmc.engine import Resources
 from bigmc.inference.evaluate import evaluate
 from bigmc.inference.labelled import LabelledDataset, UndrawnRows
-from bigmc.model import Model
+from bigmc.model import Model, SumModel
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.inference import EvaluateOptions
 from bigmc.store.dataset import Dataset
 from bigmc.store.sample import draw_rows
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import SCORE_ENTRIES, Limits
+from bigmc.training.sums import choose_weights
 from bigmc.training.trials import Truth, Verdict
 from bigmc.training.validation import SCORE_SHARE
 from bigmc.training.winner import Winner
@@ -29,6 +33,13 @@ of two models differ by chance by about half a point."""
 _CALIBRATION_SEED, _JUDGING_SEED = 0xCA11, 0x1D6E
 _DRAWN_SHARE = 0.125
 """Maximum share of the memory limit of rows that are drawn."""
+
+
+class JudgedWinner(NamedTuple):
+    """A trained learner, and its quality on the rows that choose."""
+
+    winner: Winner
+    verdict: Verdict
 
 
 class UnseenRows:
@@ -72,6 +83,21 @@ class UnseenRows:
         """Return the quality of a trained winner on the rows that choose."""
         return self._verdict(winner, model, self._judging, _JUDGING_SEED)
 
+    def weighed(self, winner: Winner, model: Model) -> JudgedWinner:
+        """Return a trained winner and its quality; a sum with the weights that suit the rows that choose.
+
+        Of a sum whose linear part has no weight, the boosted one is left.
+        """
+        if isinstance(model, SumModel):
+            drawn = self._drawn(winner, self._judging, _JUDGING_SEED)
+            weights = choose_weights([part.dataset_scores(drawn) for part in model.parts], drawn.labels())
+            if all(weights):
+                winner = replace(winner, part_weights=weights)
+                model = SumModel.of(model.parts, np.array(weights))
+            elif weights[-1]:
+                winner, model = winner.parts[-1], model.parts[-1]
+        return JudgedWinner(winner, self.judge(winner, model))
+
     def calibrated(self, winner: Winner, model: Model) -> Winner:
         """Return a winner calibrated on as many rows as are useful, after they have been used for testing."""
         share = self._enough(winner.samples(self._test))
@@ -94,5 +120,8 @@ class UnseenRows:
         return min(1.0, self._n_rows / test.n_samples, by_bytes)
 
     def _verdict(self, winner: Winner, model: Model, share: float, seed: int) -> Verdict:
-        drawn, _ = draw_rows(winner.samples(self._test), share, seed, self._resources.engine)
+        drawn = self._drawn(winner, share, seed)
         return Truth.of(drawn, self._thresholds).judge(winner.scaled(model).dataset_scores(drawn))
+
+    def _drawn(self, winner: Winner, share: float, seed: int) -> Dataset:
+        return draw_rows(winner.samples(self._test), share, seed, self._resources.engine)[0]

@@ -72,6 +72,18 @@ class Winner:
         return self.parts[0] if self.parts else self
 
     @property
+    def boosting_options(self) -> BoostOptions | None:
+        """The options of boosting, alone or in a sum; None without boosting."""
+        return self.parts[-1].boosting if self.parts else self.boosting
+
+    def with_rounds(self, n_rounds: int) -> Winner:
+        """Return the learner with another number of rounds of boosting, alone or in a sum."""
+        if self.parts:
+            return replace(self, parts=(*self.parts[:-1], self.parts[-1].with_rounds(n_rounds)))
+        assert self.boosting is not None
+        return replace(self, boosting=replace(self.boosting, n_rounds=n_rounds))
+
+    @property
     def settings(self) -> str:
         """The settings as a text for people."""
         if self.parts:

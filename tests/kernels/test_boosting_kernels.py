@@ -19,7 +19,7 @@ from bigmc.kernels.boosting.descent import (
     row_scores,
     solve_weight,
 )
-from bigmc.kernels.boosting.duals import gather
+from bigmc.kernels.boosting.duals import fold, gather, turn
 from bigmc.kernels.boosting.predictions import leaf_bits, range_bits
 from bigmc.solvers.boosting.binning import BinnedSource
 from bigmc.store.block import Residency
@@ -244,3 +244,25 @@ def test_gather_reads_what_a_class_sees():
     for c in range(5):
         gather(c, -mu, labels, t, before)
         np.testing.assert_allclose(t[:40], np.where(labels == c, mu.sum(axis=1), mu[:, c]), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("c", [0, 1])
+def test_with_two_classes_a_turn_is_a_fold_and_a_gather(c, dtype):
+    """The wide padding of u is not read, and rows without weight stay so."""
+    rng = np.random.default_rng(7)
+    n, width = 300, 8
+    labels = rng.integers(0, 2, n).astype(np.int32)
+    u = np.zeros((n, width), dtype)
+    u[np.arange(n), 1 - labels] = -rng.random(n) * (rng.random(n) < 0.9)
+    u[np.arange(n), labels] = 17.0
+    t, before = np.zeros(320, dtype), np.zeros(320, dtype)
+    gather(c, u, labels, t, before)
+    t[:n] *= np.where(rng.random(n) < 0.7, rng.random(n), 1.0).astype(dtype)
+    turned, turned_before = t.copy(), before.copy()
+    turn(c, turned, turned_before, labels)
+    fold(c, t, before, labels, u)
+    gather(1 - c, u, labels, t, before)
+    np.testing.assert_array_equal(turned, t)
+    np.testing.assert_array_equal(turned_before, before)
+    assert (turned[:n] != 0).sum() > 200

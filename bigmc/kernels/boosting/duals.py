@@ -44,6 +44,19 @@ def fold(c, t, before, labels, u):
 
 
 @kernel
+def turn(c, t, before, labels):
+    """Change t, with two classes, as `fold` of class `c` and `gather` of the other one do, without u.
+
+    Both classes see the same pairs. The results are equal to the last bit.
+    """
+    for i in range(labels.shape[0]):
+        old, new = before[i], t[i]
+        if labels[i] == c:
+            new = old * (new / old) if old > 0 and new != old else old
+        t[i] = before[i] = new
+
+
+@kernel
 def weigh(log_loss, label_noise, scores, labels, weights, u):
     """Compute u from the scores (15), and sums for bounds and validation.
 

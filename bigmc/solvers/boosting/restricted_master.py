@@ -23,7 +23,7 @@ from bigmc.engine import Engine
 from bigmc.kernels.boosting.arguments import Visits, Weighted
 from bigmc.kernels.boosting.cuts import LANES
 from bigmc.kernels.boosting.descent import WORD
-from bigmc.kernels.boosting.duals import add_ray, fold, gather, weigh
+from bigmc.kernels.boosting.duals import add_ray, fold, gather, turn, weigh
 from bigmc.solvers.boosting.options import EXPONENTIAL, LOG_LOSS
 from bigmc.solvers.boosting.predictions import Responses, Signed
 
@@ -281,12 +281,17 @@ class Master:
         """
         before = self._all_weights()
         generator = np.random.default_rng([self._seed, self.n_sweeps])
+        # With two classes t is enough: u is rebuilt before the next pass, and by joint steps.
+        in_t = self.n_classes == 2 and not self._steps_jointly(max_sweeps)
+        if in_t:
+            gather(0, self.u, self.labels, self._t, self._before)
         for number in range(1, max_rounds + 1):
             worst = 0.0
             for c, learners in enumerate(self.classes):
                 if not len(learners.slots):
                     continue
-                gather(c, self.u, self.labels, self._t, self._before)
+                if not in_t:
+                    gather(c, self.u, self.labels, self._t, self._before)
                 new, violation = self._enter(c, learners, tolerance)
                 worst = max(worst, violation, self._sweep(c, learners, new, 0.0))
                 for _ in range(1, max_sweeps):
@@ -296,12 +301,19 @@ class Master:
                     worst = max(worst, met)
                     if met <= tolerance:
                         break
-                fold(c, self._t, self._before, self.labels, self.u)
+                if in_t:
+                    turn(c, self._t, self._before, self.labels)
+                else:
+                    fold(c, self._t, self._before, self.labels, self.u)
             if worst <= tolerance:
                 break
-            if number % _JOINT_EVERY == 0 and max_sweeps > 1 and not self._is_log_loss:
+            if number % _JOINT_EVERY == 0 and self._steps_jointly(max_sweeps):
                 self._joint_step(before, engine)
                 before = self._all_weights()
+
+    def _steps_jointly(self, max_sweeps: int) -> bool:
+        """Return whether some rounds of the descent end with a joint step."""
+        return max_sweeps > 1 and not self._is_log_loss
 
     def _enter(self, c: int, learners: ClassLearners, tolerance: float) -> tuple[NDArray[np.int64], float]:
         """Move the pool's best learner to the working set; return its position, if any, and violation."""

@@ -55,6 +55,7 @@ class Rounds:
         self._n_best = 0
         self._candidates: Candidates | None = None
         self._reason: str | None = None
+        self._point: Point
         self.state = State(Stages(options.max_depth))
 
     @property
@@ -189,10 +190,18 @@ class Rounds:
             "held_loss": point.held_loss,
             "held_error": point.held_error,
         }
-        if not self._oracle.exact:
-            restricted = Certificate.of(point.lower_bound(self._master.largest_score()), point.objective)
-            figures |= {"restricted_lower": restricted.lower, "restricted_gap": restricted.gap}
+        self._point = point
         return certificate, figures
+
+    def bound_known(self) -> None:
+        """If the search is not exact, add the certificate over the learners in use to the last figures.
+
+        It takes time for each of them, so that not every round has it.
+        """
+        if not self._oracle.exact:
+            point = self._point
+            restricted = Certificate.of(point.lower_bound(self._master.largest_score()), point.objective)
+            self.history[-1] |= {"restricted_lower": restricted.lower, "restricted_gap": restricted.gap}
 
     def _take(self, candidates: Candidates) -> None:
         """Add the candidates to the pools of their classes; those in use are pooled again."""

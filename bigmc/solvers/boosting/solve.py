@@ -48,10 +48,10 @@ class Solution:
     `thresholds`, of shape (n_learners, n_nodes), is the value of each node above which samples go above.
     `objective` is P of the last stage. Without an exact search the certificate is minus infinity, P,
     infinity. `history` has ``n_passes, n_iter, objective, lower, gap, sigma, n_learners, bytes_read`` of
-    every round, and ``held_loss, held_error`` of the samples held out; without an exact search also
-    ``restricted_lower`` and ``restricted_gap``, the certificate over the learners that have weight at
-    that round. If training stopped because the answers of the learners fill the memory limit,
-    `limit_for_more` is a limit in bytes with space for twice as many.
+    every round, and ``held_loss, held_error`` of the samples held out; the last, without an exact search,
+    also has ``restricted_lower`` and ``restricted_gap``, the certificate over the learners that have weight.
+    If training stopped because the answers of the learners fill the memory limit, `limit_for_more` is a limit
+    in bytes with space for twice as many.
     """
 
     stages: Stages
@@ -126,6 +126,7 @@ def solve(
     with run.oracle() as oracle:
         rounds = Rounds(oracle, master, plan, run.local, options, frequent)
         certificate, stopped = loop.run(rounds, context, fingerprint, saved)
+        rounds.bound_known()
         thresholds = rounds.thresholds()
     return _solution(rounds.state, certificate, thresholds, options, run.limit_for_more(stopped))
 
