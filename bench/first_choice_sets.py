@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import random
+import re
 import sys
+import sysconfig
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +34,10 @@ import data  # noqa: E402
 SEED = 16
 TEST_SHARE = 0.2
 PUBLIC = ("questions", "webkb", "movie_reviews")
+ENDINGS = frozenset({
+    ".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".hpp", ".cpp", ".js", ".ts", ".css", ".html", ".xml", ".json",
+    ".toml", ".rst", ".md", ".sh", ".f90",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,8 +105,41 @@ def tags(folder: Path) -> Grouped:
     return Grouped(*zip(*rows, strict=True))
 
 
+def snippets(folder: Path) -> Grouped:
+    """One to five lines of a file that is installed here → the ending of its name, split by file."""
+    generator, rows = random.Random(SEED), []
+    files: dict[str, list[Path]] = {}
+    for root in (sysconfig.get_paths()["stdlib"], sys.prefix):
+        for file in sorted(Path(root).rglob("*.*")):
+            if file.is_file() and not file.is_symlink():
+                files.setdefault(file.suffix, []).append(file)
+    for ending, some in sorted(files.items()):
+        if ending not in ENDINGS or len(some) < 30:
+            continue
+        for file in generator.sample(some, min(len(some), 400)):
+            lines = [line[:200] for line in file.read_text(errors="replace").splitlines() if line.strip()]
+            for _ in range(3 if len(lines) > 3 else 0):
+                first = generator.randrange(len(lines))
+                text = "\n".join(lines[first : first + generator.randrange(1, 6)]).replace("\0", "")
+                rows.append((text, ending, str(file)))
+    return Grouped(*zip(*rows, strict=True))
+
+
+def characters(folder: Path) -> Grouped:
+    """Name of a character in Unicode, but for ideographs → its direction and category."""
+    kinds: dict[str, list[str]] = {}
+    for character in map(chr, range(sys.maxunicode + 1)):
+        name = unicodedata.name(character, "")
+        if name and not re.match("CJK|HANGUL SYLLABLE|TANGUT IDEOGRAPH|NUSHU|KHITAN", name):
+            kind = unicodedata.bidirectional(character) + unicodedata.category(character)
+            kinds.setdefault(kind, []).append(name)
+    rows = [(name, kind, name) for kind, some in kinds.items() if len(some) >= 20 for name in some]
+    return Grouped(*zip(*rows, strict=True))
+
+
 TEXTS: dict[str, Callable[[Path], Grouped]] = {
-    make.__name__: make for make in (packages, glosses, lines, strings, names, words, tags)
+    make.__name__: make
+    for make in (packages, glosses, lines, strings, names, words, tags, snippets, characters)
 }
 TABLES = ("letter", "satimage", "pendigits", "optdigits", "shuttle")
 

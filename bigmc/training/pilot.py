@@ -41,7 +41,7 @@ from bigmc.training.pilot_rows import (
     PilotRows,
     draw_pilot_rows,
 )
-from bigmc.training.trials import WEIGHTINGS, Candidate
+from bigmc.training.trials import WEIGHTINGS, Candidate, better
 from bigmc.training.validation import Validation
 
 pc = LazyModule("pyarrow.compute")
@@ -99,13 +99,22 @@ class Point(NamedTuple):
         Training rows among them.
     n_held_out : int
         Held-out rows.
-    quality : float
+    quality, log_loss : float
+        As of a `bigmc.training.trials.Trial`.
     """
 
     n_rows: int
     n_learned: int
     n_held_out: int
     quality: float
+    log_loss: float
+
+
+class Expected(NamedTuple):
+    """What a learning curve promises for all rows."""
+
+    quality: float
+    log_loss: float
 
 
 class Pilot(NamedTuple):
@@ -233,7 +242,7 @@ class _Trials:
         for choice in choices:
             rows = self._hashed(choice, chosen)
         with suppress(DataError):  # they may be of one class
-            Validation(rows, ThreadEngine(), self._limits).quality(Candidate(None))
+            Validation(rows, ThreadEngine(), self._limits).attempt(Candidate(None))
 
     def in_time(self, choices: Sequence[Hashing], n_rows: int, seconds: float) -> list[Hashing]:
         """Return the choices whose models can be trained in time; that with the fewest entries always."""
@@ -257,7 +266,8 @@ class _Trials:
         # The hashed rows are freed before training, which uses a sampled copy.
         rows = Validation(self._hashed(choice, chosen), ThreadEngine(), self._limits)
         rows.trial_seconds = self.seconds
-        return Point(n_tried, rows.n_learned, rows.n_held_out, rows.quality(Candidate(None)))
+        trial = rows.attempt(Candidate(None))
+        return Point(n_tried, rows.n_learned, rows.n_held_out, trial.quality, trial.log_loss)
 
     def _hashed(self, choice: Hashing, chosen: NDArray[np.int64]) -> Dataset:
         """Return the chosen rows, hashed."""
@@ -274,25 +284,31 @@ class _Trials:
         )
 
 
-def expected_quality(curve: Sequence[Point], n_rows: int) -> float:
-    """Return the extrapolated quality for a number of rows.
+def expected(curve: Sequence[Point], n_rows: int) -> Expected:
+    """Return the extrapolated quality and log loss for a number of rows.
 
-    The error is a power of the number of rows through the last two points. It never increases, and is
-    extrapolated to at most `FURTHEST` times the rows of the last point.
+    The error, and the log loss, is a power of the number of rows through the last two points. It never
+    increases, and is extrapolated to at most `FURTHEST` times the rows of the last point.
     """
     last = curve[-1]
-    error = 1.0 - last.quality
-    if len(curve) < 2 or error <= 0.0 or n_rows <= last.n_learned:
-        return last.quality
+    if len(curve) < 2 or n_rows <= last.n_learned:
+        return Expected(last.quality, last.log_loss)
     before = curve[-2]
-    fall = math.log(max(1.0, (1.0 - before.quality) / error))
-    power = fall / math.log(last.n_learned / before.n_learned)
-    return float(1.0 - error * min(n_rows / last.n_learned, FURTHEST) ** -power)
+    further = min(n_rows / last.n_learned, FURTHEST)
+
+    def extrapolated(earlier: float, later: float) -> float:
+        if later <= 0.0:
+            return later
+        fall = math.log(max(1.0, earlier / later))
+        return float(later * further ** -(fall / math.log(last.n_learned / before.n_learned)))
+
+    error = extrapolated(1.0 - before.quality, 1.0 - last.quality)
+    return Expected(1.0 - error, extrapolated(before.log_loss, last.log_loss))
 
 
 def _in_the_race(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> list[Hashing]:
     """Return the choices that may still be the best one."""
-    promised = {choice: expected_quality(curve, n_rows) for choice, curve in curves.items()}
+    promised = {choice: expected(curve, n_rows).quality for choice, curve in curves.items()}
     best = max(promised.values())
     return [
         choice for choice in curves if promised[choice] >= best - BEHIND * _standard_error(curves[choice][-1])
@@ -300,12 +316,12 @@ def _in_the_race(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> list
 
 
 def best_choice(curves: Mapping[Hashing, Sequence[Point]], n_rows: int) -> Hashing:
-    """Return the choice with the best extrapolated quality; the first among about equal ones."""
-    (best, curve), *others = curves.items()
-    for choice, other in others:
-        margin = 0.5 * _standard_error(curve[-1])
-        if expected_quality(other, n_rows) > expected_quality(curve, n_rows) + margin:
-            best, curve = choice, other
+    """Return the choice with the best extrapolated quality and log loss; the first among about equal ones."""
+    best, *others = curves
+    for choice in others:
+        one, other = expected(curves[best], n_rows), expected(curves[choice], n_rows)
+        if better(one, other, curves[best][-1].n_held_out) is other:
+            best = choice
     return best
 
 

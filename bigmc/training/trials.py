@@ -355,16 +355,13 @@ class Truth(NamedTuple):
         codes = None if self.codes is None else self.codes[places]
         return Truth(codes, None if self.is_label is None else self.is_label[places], self.thresholds)
 
-    def share_right(self, scores: NDArray[np.float64]) -> float:
-        """Return the share of rows whose label has the largest score."""
-        return float(np.mean(np.argmax(scores, axis=1) == self.codes))
-
     def judge(self, scores: NDArray[np.float64]) -> Verdict:
         """Judge the scores of these rows, shape (n_rows, n_classes)."""
         if self.codes is not None:
             calibration = fit_shares(scores, self.codes)
             loss = max(0.0, float(log_losses(calibration, scores, self.codes).mean()))  # never -0.0
-            return Verdict(self.share_right(scores), loss, calibration)
+            right = float(np.mean(np.argmax(scores, axis=1) == self.codes))
+            return Verdict(right, loss, calibration)
         assert self.is_label is not None
         calibration = fit_sigmoid(scores, self.is_label)
         logits = calibration.scale * scores + calibration.offset

@@ -226,12 +226,6 @@ class Validation:
         [scored] = self._scored(*self._linear(candidate), lambda model: [model], folds)
         return scored
 
-    def quality(self, candidate: Candidate) -> float:
-        """Return the quality alone of `attempt`, for a fraction of the time where classes are many."""
-        if self.solves_by_duals(candidate) and not self.sample.has_sets:
-            return self._truth.share_right(self._dual_scores(candidate)[0])
-        return self.attempt(candidate).quality
-
     @property
     def _memory_of_trials(self) -> int:
         """Bytes for the training of a fold: the rows of the search are in memory besides."""

@@ -14,7 +14,7 @@ from bigmc.training.pilot import (
     best_choice,
     choose_for_texts,
     choose_hashing,
-    expected_quality,
+    expected,
 )
 from bigmc.training.pilot_rows import FEWEST_ROWS, TEXT_SHARE, PilotColumns, PilotRows
 
@@ -27,27 +27,39 @@ def test_a_learning_curve_is_a_power_of_the_number_of_rows():
     def error(n):
         return 3.0 * n**-0.4
 
-    curve = [Point(n, n, 100, 1.0 - error(n)) for n in (500, 2000, 8000)]
-    assert expected_quality(curve, 40_000) == pytest.approx(1.0 - error(40_000))
+    curve = [Point(n, n, 100, 1.0 - error(n), 7.0 * n**-0.2) for n in (500, 2000, 8000)]
+    assert expected(curve, 40_000) == pytest.approx((1.0 - error(40_000), 7.0 * 40_000**-0.2))
     furthest = 8000 * pilot.FURTHEST
-    assert expected_quality(curve, 10**9) == pytest.approx(1.0 - error(furthest))
+    assert expected(curve, 10**9) == pytest.approx((1.0 - error(furthest), 7.0 * furthest**-0.2))
 
 
 def test_one_point_no_error_and_a_falling_quality_are_not_continued():
-    assert expected_quality([Point(10, 8, 2, 0.5)], 10**6) == 0.5
-    assert expected_quality([Point(10, 8, 2, 0.5), Point(40, 32, 8, 1.0)], 10**6) == 1.0
-    assert expected_quality([Point(10, 8, 2, 0.7), Point(40, 32, 8, 0.6)], 10**6) == pytest.approx(0.6)
-    assert expected_quality([Point(10, 8, 2, 0.5), Point(40, 32, 8, 0.6)], 20) == 0.6
+    assert expected([Point(10, 8, 2, 0.5, 1.0)], 10**6) == (0.5, 1.0)
+    assert expected([Point(10, 8, 2, 0.5, 1.0), Point(40, 32, 8, 1.0, 0.0)], 10**6) == (1.0, 0.0)
+    falling = [Point(10, 8, 2, 0.7, 1.0), Point(40, 32, 8, 0.6, 1.1)]
+    assert expected(falling, 10**6) == pytest.approx((0.6, 1.1))
+    assert expected([Point(10, 8, 2, 0.5, 1.0), Point(40, 32, 8, 0.6, 0.9)], 20) == (0.6, 0.9)
 
 
 def test_a_choice_that_learns_faster_overtakes():
     slow, fast = Hashing("char_wb", (1, 4)), Hashing("word", (1, 2))
     points = {
-        slow: [Point(2000, 1600, 400, 0.60), Point(8000, 6400, 1600, 0.66)],
-        fast: [Point(2000, 1600, 400, 0.45), Point(8000, 6400, 1600, 0.65)],
+        slow: [Point(2000, 1600, 400, 0.60, 1.0), Point(8000, 6400, 1600, 0.66, 0.8)],
+        fast: [Point(2000, 1600, 400, 0.45, 1.2), Point(8000, 6400, 1600, 0.65, 0.8)],
     }
     assert best_choice(points, 6400) == slow
     assert best_choice(points, 100_000) == fast
+
+
+def test_of_choices_with_about_the_same_quality_the_log_loss_decides():
+    first, other = Hashing("word", (1, 1)), Hashing("char", (1, 5))
+    points = {
+        choice: [Point(8000, 6400, 1600, 0.870, 0.43), Point(16000, 12800, 3200, quality, log_loss)]
+        for choice, quality, log_loss in ((first, 0.880, 0.40), (other, 0.879, 0.36))
+    }
+    assert best_choice(points, 16000) == other
+    points[other][-1] = points[other][-1]._replace(log_loss=0.40)
+    assert best_choice(points, 16000) == first
 
 
 @pytest.mark.parametrize("n_rows", [600, 9000])
