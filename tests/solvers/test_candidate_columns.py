@@ -20,7 +20,7 @@ from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import most_wanted
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
-from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.state import Evaluated, State
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 
@@ -140,7 +140,7 @@ def test_gradients_that_a_pass_keeps_fit_beside_the_columns_in_memory():
     plan = replace(PLAN, free_bytes=100_000, worker_bytes=1000, chunk_bytes=40_000)
     columns = CandidateColumns(task_of(dataset), plan)
     state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
-    state.layers = [np.arange(30)]
+    state.layers = [np.arange(28)]
     try:
         columns.write(state, lambda: exact_rows(dataset))
         held, known = columns.spill.held_bytes, len(columns.known_features(state))
@@ -206,14 +206,44 @@ def test_what_is_missing_waits_where_what_was_just_written_violates_more_and_the
         assert columns.missing(state, known, certified)
         state.norms[[40, 41]] = 1.55 * alpha
         assert not columns.missing(state, known, certified)
+        state.norms[:10] = np.maximum(state.norms[:10], 0.7 * alpha)
         columns._plan = replace(plan, most_candidates=14)  # both fit beside the twelve
         assert not columns.missing(state, known, certified)
         columns._plan = replace(plan, most_candidates=13)
         assert columns.missing(state, known, certified)
+        state.norms[3] = 0.5 * alpha  # of no use any more
+        assert not columns.missing(state, known, certified)
         columns._plan = plan
         # of two classes all gradients are known: none waits
         gradients.signed = True
         assert columns.missing(state, known, certified)
+    finally:
+        columns.close()
+
+
+def test_candidates_of_no_use_make_place_for_those_that_the_next_pass_is_to_write():
+    dataset, layer = noisy(), np.arange(10)
+    task, plan = task_of(dataset), replace(ROOMY, free_bytes=100 << 20, chunk_bytes=1 << 20)
+    columns = CandidateColumns(task, plan)
+    columns._spill = opened(dataset, 4, 1 << 20)
+    columns._spill.add(layer)  # all in memory: there is no other reason to write anything anew
+    gradient = np.zeros((10, task.width))
+    gradient[:7] = task.alpha
+    coef, norms = Coefficients(np.array([9]), np.ones((1, 8))), np.zeros(dataset.n_features, np.float32)
+    anchor = Evaluated(coef, np.zeros(5), 1.0, gradient, np.ones(10), np.zeros(5), 1.0)
+    state = State(coef, np.zeros(5), chunked=True, layers=[layer], n_chunks=4, anchor=anchor)
+    state.history, state.norms, state.doubted = [{}], norms, np.array([2, 50, 60])
+    try:
+        norms[70] = 9 * task.alpha  # a bound: nothing says that it violates
+        norms[[2, 50, 60]] = 2 * task.alpha
+        assert columns.waiting(state).tolist() == [50, 60]
+        assert columns.worth_keeping(state) is None  # there are places
+        columns._plan = replace(plan, most_candidates=11)
+        assert columns.worth_keeping(state).tolist() == [*range(7), 9]
+        norms[60] = task.alpha  # one place is enough
+        assert columns.worth_keeping(state) is None
+        columns._plan = replace(plan, most_candidates=11, free_bytes=20_000)
+        assert not len(columns.waiting(state))  # the next pass cannot write any
     finally:
         columns.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ _MOST_LAYERS = 8
 #: The same for an estimate of the gradient by some of the shards, which its noise makes larger.
 _LIKELY = 0.7
 #: Share of the candidates that memory has space for which are chosen first.
-_FIRST_SHARE = 0.75
+_FIRST_SHARE = 0.5
 #: Violation, in units of the tolerance and of alpha, that features which are no candidates may have.
 _MISSING = 0.5
 #: Violation of such features together, in units of that of those just written, up to which they can wait.
@@ -57,8 +57,8 @@ class More(NamedTuple):
     entries: float
 
 
-#: Where the first candidates are written, and where only those of use are kept: mostly rarer ones come later.
-_AT_FIRST, _AFTER = More(1.0, 1.1), More(2.0, 1.25)
+#: Where candidates are written, where the first are cut, and where only those of use are kept.
+_AT_FIRST, _CUT, _AFTER = More(1.0, 1.1), More(2.0, 1.1), More(2.0, 1.25)
 
 
 class CandidateColumns:
@@ -202,19 +202,22 @@ class CandidateColumns:
         """Return the candidates that the columns should be written anew for, or None if that does not pay.
 
         Once rounds have begun many of the first ones are of no use. Without them more of the others, or all,
-        stay in memory, and chunks are fewer.
+        stay in memory, chunks are fewer, and the next pass has places for those that it is to write.
         """
         if self._spill is None or state.anchor is None or not state.layers:
             return None
         features, norms = joined(state), dual_norms(self._task, state.anchor, state.layers)
-        useful = (norms > _CANDIDATE * self._task.alpha) | (state.anchor.coef.slots(features) >= 0)
-        kept = np.sort(features[useful])
+        kept = np.sort(features[self._useful(state, features, norms)])
         nnz, kept_nnz = int(self._entries(features).sum()), int(self._entries(kept).sum())
         in_memory, in_file = self._spill.column_bytes
         n_chunks, most_held = self._room(kept_nnz, len(kept), _AFTER)
         left = max(0, (in_memory + in_file) * kept_nnz // max(nnz, 1) - most_held)
         if self._plan.goes_by_rows(len(features)) and len(kept) <= _CROWDED * self._plan.most_candidates:
             return kept  # sweeps may go on
+        new = self.waiting(state)  # what a pass has no place for is written after it, for one more read
+        fit = self._fits(len(features) + len(new), nnz + int(self._entries(new).sum()))
+        if len(new) and not fit and 0 < len(kept) < len(features):
+            return kept
         if not len(kept) or n_chunks > state.n_chunks:
             return None
         cost = in_file + left
@@ -222,9 +225,20 @@ class CandidateColumns:
             cost += _PASSES * max(0, self._task.dataset.decoded_bytes - in_file)
         return kept if _READINGS * (in_file - left) > cost else None
 
+    def _useful(self, state: State, features: NDArray[np.int64], norms: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which features have weights, or gradients of such norms that they may get some."""
+        return np.asarray((state.coef.slots(features) >= 0) | (norms > _CANDIDATE * self._task.alpha))
+
+    def waiting(self, state: State) -> NDArray[np.int64]:
+        """Return features known to have violated in the last pass, where the next may write their columns."""
+        if state.norms is None or not self._extensible(state):
+            return np.empty(0, np.int64)
+        least = np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
+        return np.setdiff1d(state.doubted[state.norms[state.doubted] > least], joined(state))
+
     def rare_groups(self, state: State) -> int:
         """Return how many groups of rare features to solve for: none while candidates are missing."""
-        if not state.history or self.by_rows(state):
+        if not state.history or self.by_rows(state) or len(self.waiting(state)):
             return 0
         n_reads = _RARE_READS * self._task.dataset.decoded_bytes / max(state.round_bytes, 1)
         return max(1, min(_RARE_GROUPS, int(n_reads)))
@@ -276,15 +290,15 @@ class CandidateColumns:
         and .0099 without waiting.
         """
         assert state.norms is not None
-        excess = state.norms - np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
-        np.maximum(excess, 0.0, out=excess)
+        excess = np.maximum(state.norms - np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha), 0)
         before = joined(state)
         outside = np.setdiff1d(features, before)
         outside = outside[excess[outside] > 0.0]
         left, others = float(excess[outside].sum()), 0.0
         if not certified.sums.signed and len(certified.written):
-            nnz = int(self._entries(outside).sum() + self._entries(before).sum())
-            if self._extensible(state) and self._fits(len(before) + len(outside), nnz):
+            kept = before[self._useful(state, before, state.norms[before])]  # others make place, if needed
+            nnz = int(self._entries(outside).sum() + self._entries(kept).sum())
+            if self._extensible(state) and self._fits(len(kept) + len(outside), nnz):
                 others = float(excess[certified.written].sum())
         return left > _CAN_WAIT * others
 
@@ -316,7 +330,10 @@ class CandidateColumns:
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
         fewer = old is not None and bool(np.isin(features, old.features).all())
-        n_chunks, most_held = self._room(nnz, len(features), _AFTER if fewer else _AT_FIRST)
+        cut = len(features) == int(_FIRST_SHARE * self._plan.most_candidates)
+        n_chunks, most_held = self._room(nnz, len(features), _AFTER if fewer else _CUT if cut else _AT_FIRST)
+        if old is not None and fewer:
+            n_chunks = min(n_chunks, old.n_chunks)  # they have been in so many
         holds = old is None or self._plan.holds(old.held_bytes, len(features), old.n_chunks)
         if old is None or n_chunks > old.n_chunks or not holds or not kept:
             state.layers = [np.sort(features)] if len(features) else []

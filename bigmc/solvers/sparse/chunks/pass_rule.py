@@ -21,11 +21,14 @@ _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
 _FOR_RARE, _FEW_ENTRIES, _RARE_VIOLATION = 5, 50, 0.1
 
 
-def pass_is_due(task: ChunkTask, state: State, kind: RoundKind, max_passes: float) -> bool:
+def pass_is_due(
+    task: ChunkTask, state: State, kind: RoundKind, max_passes: float, *, some_wait: bool
+) -> bool:
     """Return whether a pass over everything is worth more than another round.
 
     First it is for the candidates that are missing, later for the gap, which the violations make: chunks can
-    make up for those of features of which they have enough entries.
+    make up for those of features of which they have enough entries. Where some features wait for it to become
+    candidates, it comes as early as the one before.
     """
     if state.rounds > _MOST_ROUNDS:
         return True
@@ -33,7 +36,8 @@ def pass_is_due(task: ChunkTask, state: State, kind: RoundKind, max_passes: floa
     assert state.anchor is not None
     # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
     cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(task.dataset.decoded_bytes, 1)))
-    if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR ** len(state.history), _TOLERATED * tol):
+    n_before = len(state.history) - int(some_wait)
+    if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR**n_before, _TOLERATED * tol):
         return False
     # with several chunks the dual variables of one of them take out what is left of the violations
     several, no_more = state.n_chunks > 1, state.nnz_read / nnz >= max_passes

@@ -10,6 +10,7 @@ With one chunk a round finds the optimum; with more candidates than sweeps can h
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,8 +75,9 @@ class ChunkRounds:
                     if certificate.gap <= self._task.tol or over:
                         return certificate
                     self._save()
-                kind = self._columns.round_kind(state)
-                while not (pass_is_due(self._task, state, kind, max_passes) or self._task.is_late):
+                kind, waiting = self._columns.round_kind(state), self._columns.waiting(state)
+                due = partial(pass_is_due, self._task, state, kind, max_passes, some_wait=len(waiting) > 0)
+                while not (due() or self._task.is_late):
                     self._round()
                     self._save()
                 self._settle()
@@ -187,6 +189,8 @@ class ChunkRounds:
         if kept is None or state.anchor is None:
             return
         before, n_chunks = joined(state), state.n_chunks
+        # the next pass keeps gradients of those dropped: bounds of frequent ones may be far above them
+        state.doubted = union(state.doubted, np.setdiff1d(before, kept))
         if self._take([kept]):
             return self._evaluate()
         state.anchor = state.anchor.of_features(before, kept)
