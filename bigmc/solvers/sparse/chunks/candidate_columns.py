@@ -330,7 +330,7 @@ class CandidateColumns:
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
         fewer = old is not None and bool(np.isin(features, old.features).all())
-        cut = len(features) == int(_FIRST_SHARE * self._plan.most_candidates)
+        cut = len(features) == int(_FIRST_SHARE * self._plan.most_candidates)  # as chosen at first
         n_chunks, most_held = self._room(nnz, len(features), _AFTER if fewer else _CUT if cut else _AT_FIRST)
         if old is not None and fewer:
             n_chunks = min(n_chunks, old.n_chunks)  # they have been in so many
