@@ -1,5 +1,7 @@
 """The Newton step against the same formulas in dense numpy, and against sweeps alone."""
 
+from dataclasses import replace
+
 import dense
 import numpy as np
 import pytest
@@ -69,6 +71,25 @@ def test_products_with_the_hessian_are_differences_of_gradients(n_classes, weigh
     unit[3, 1] = 1.0
     assert np.isclose((problem.two_over_n * support.product(unit))[3, 1], diagonal[3, 1])
     assert not product[:, n_classes:].any()
+
+
+def test_numbers_in_row_order_are_as_precise_as_the_scores():
+    """What a step costs in memory, and what it does to weights and scores, beside double precision."""
+    moved = {}
+    for dtype in (np.float64, np.float32):
+        problem, _, features, rows, held = made(3, dtype)[2:]
+        wide = [replace(columns, data=columns.data * 0.1) for columns in held]
+        chosen = [features[features < 20], features[features >= 20] - 20]
+        problem.rebuild_scores(Coefficients(features, rows), np.zeros(3), wide)
+        support, terms = Support(problem, wide, chosen), Terms.ridge(0.1, len(features), problem.width)
+        assert support.newton_step(rows, ALPHA, terms, 200) == 1.0
+        needed = [Support.memory(problem, nnz, wide[0].data.dtype, len(features)) for nnz in (1000, 0)]
+        assert needed[0] - needed[1] == 1000 * (4 + np.dtype(dtype).itemsize)
+        after = problem.scores.copy()
+        problem.rebuild_scores(Coefficients(features, rows), np.zeros(3), wide)
+        np.testing.assert_allclose(after, problem.scores, atol=1e-5)
+        moved[dtype] = rows
+    np.testing.assert_allclose(moved[np.float32], moved[np.float64], atol=1e-4)
 
 
 def test_a_damped_step_is_the_minimum_of_the_damped_model():

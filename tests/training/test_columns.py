@@ -193,6 +193,16 @@ def test_what_was_asked_for_stays(tmp_path):
     assert with_column_kinds(path, texts) == (texts, (), ())
 
 
+@pytest.mark.parametrize(("times", "kind"), [(50, "categorical"), (49, "text")])
+def test_many_values_are_categories_if_each_is_frequent(times, kind):
+    zones = [f"zone {k}" for k in range(300)] * times
+    frame = pd.DataFrame({"zone": zones, "x": np.arange(len(zones)) % 7, "label": np.arange(len(zones)) % 2})
+    options = with_column_kinds(frame, {"label": "label"}).options
+    assert {name: options[name] for name in ("text", "categorical", "one_hot") if name in options} == {
+        kind: ("zone",)
+    }
+
+
 def test_lists_of_several_types_and_ids_that_numbers_do_not_hold_are_left_out(tmp_path):
     big = 2**60 + 1
     rows = [

@@ -34,6 +34,9 @@ pc = LazyModule("pyarrow.compute")
 
 MOSTLY = 0.9
 """Share of numbers in a column above which `fit` reports why it is not read as numbers."""
+OFTEN = 50
+"""Rows of each value, on average, from which on many values are categories, too: with so many rows each value
+has a weight of its own, and what parts of it have in common with those of others adds little."""
 _LONG, _KEPT = 100, 40
 """Longer texts, in bytes, are neither numbers nor dates; and the characters to keep of them."""
 _RANDOM_ID = r"^\{?(?:[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32,64})\}?$"
@@ -230,8 +233,10 @@ class ColumnFacts:
 
     @property
     def is_category(self) -> bool:
-        """Whether values repeat: there are few, and at most half as many as rows."""
-        return len(self.levels.counts) <= min(MOST_LEVELS, max(2, self.n_rows // 2))
+        """Whether values repeat: there are few, and at most half as many as rows, or each is frequent."""
+        n_levels = len(self.levels.counts)
+        few = n_levels <= min(MOST_LEVELS, max(2, self.n_rows // 2))
+        return few or n_levels * OFTEN <= self.n_rows
 
 
 def _misses_dates(format: ValueFormat, texts: pa.Array) -> bool:

@@ -52,11 +52,11 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     """Return the options of an ingest, completed with column types detected in a sample of the rows.
 
     Without any column of features all columns become some, but for label, group, weight and those to keep:
-    numbers, categories of few values, and else texts. Patterns become the columns that they match. Categories
-    of few values become indicators where no text is hashed beside them. Missing numbers and dates are filled
-    with the mean; where there are any, or values of the sample are missing, missing texts and categories are
-    empty ones. What was given stays. `DataError` if a named column is missing, no row can be read, or no
-    column is usable.
+    numbers, categories of few or frequent values, and else texts. Patterns become the columns that they
+    match. Categories of few values become indicators where no text is hashed beside them. Missing numbers and
+    dates are filled with the mean; where there are any, or values of the sample are missing, missing texts
+    and categories are empty ones. What was given stays. `DataError` if a named column is missing, no row can
+    be read, or no column is usable.
     """
     if read_once(source):
         return ColumnKinds(options)  # do not consume sources that can be read only once

@@ -86,6 +86,14 @@ class _Point(NamedTuple):
     change: float
 
 
+def _value_type(problem: Problem, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of values in row order: numbers as precise as the scores that they are added to.
+
+    The scores are computed afresh from the columns, whose values keep their dtype, before each certificate.
+    """
+    return problem.dtype if dtype == np.float64 else dtype
+
+
 class Support:
     """The samples in row order, with the chosen features only.
 
@@ -121,7 +129,7 @@ class Support:
         indptr = np.cumsum(indptr)
         free = indptr[:-1].copy()
         slots = np.empty(int(indptr[-1]), np.uint32)
-        values = np.empty(int(indptr[-1]), held[0].data.dtype)
+        values = np.empty(int(indptr[-1]), _value_type(problem, held[0].data.dtype))
 
         def place(s: int) -> None:
             first = 0
@@ -145,12 +153,12 @@ class Support:
         self._slices = [slice(k, k + most) for k in range(0, self.size, most)]
 
     @staticmethod
-    def memory(problem: Problem, nnz: int, itemsize: int, n_features: int) -> int:
-        """Return the bytes that `nnz` entries of some features and their Newton steps take."""
+    def memory(problem: Problem, nnz: int, dtype: np.dtype[Any], n_features: int) -> int:
+        """Return the bytes that `nnz` entries of this dtype, of some features, and Newton steps take."""
         vectors = 8 * 8 + 8 * 4  # eight float64 matrices of the conjugate gradients, and sums of parts
         per_sample = 16 + problem.objective.row_kernels.bytes_per_sample(problem.scores)
         block = block_bytes(n_features, problem.n_classes)
-        samples = nnz * (4 + itemsize) + per_sample * problem.n_samples
+        samples = nnz * (4 + _value_type(problem, dtype).itemsize) + per_sample * problem.n_samples
         return samples + vectors * n_features * problem.width + block
 
     def newton_step(

@@ -264,7 +264,7 @@ class Sweeper:
         chosen = [np.flatnonzero(r.any(axis=1)) for r in rows]
         n_columns = sum(len(c) for c in chosen)
         nnz = sum(columns.nnz_of(c) for columns, c in zip(held, chosen, strict=True))
-        needed = Support.memory(problem, nnz, held[0].data.itemsize, n_columns)
+        needed = Support.memory(problem, nnz, held[0].data.dtype, n_columns)
         if (
             n_columns == 0
             or needed > self._newton_bytes
