@@ -56,7 +56,7 @@ def choose_class_scales(
     some = slice(None, None, -(-scores.size // MOST_ENTRIES))
     scores, codes = scores[some], codes[some]
     n_rows, n_classes = scores.shape
-    if n_classes < 3 or n_rows < ROWS_PER_CLASS * n_classes:
+    if n_rows < ROWS_PER_CLASS * n_classes:
         return None
     less = log_losses(calibration, scores, codes)
     right = -1.0 * (scores.argmax(axis=1) == codes)

@@ -54,6 +54,19 @@ def test_they_are_chosen_where_classes_differ_and_only_there() -> None:
     assert choose_class_scales(scores[:39], codes[:39], fit_shares(scores, codes)) is None  # too few rows
 
 
+def test_two_classes_get_an_offset_where_one_is_more_frequent_than_scores_say() -> None:
+    """Scores of two classes against each other are opposite, so that only the difference of offsets counts."""
+    generator = np.random.default_rng(6)
+    margins = generator.normal(size=2_000)
+    scores = np.stack([-margins, margins], axis=1)
+    codes = (3.0 * (margins + 0.4) + generator.logistic(size=2_000) > 0.0).astype(np.int64)
+    found = choose_class_scales(scores, codes, fit_shares(scores, codes))
+    assert found is not None
+    assert found.offsets[1] - found.offsets[0] == pytest.approx(0.8, abs=0.15)
+    codes = (3.0 * margins + generator.logistic(size=2_000) > 0.0).astype(np.int64)
+    assert choose_class_scales(scores, codes, fit_shares(scores, codes)) is None
+
+
 def test_a_scaled_model_gives_scaled_scores_and_keeps_whole_multiples(tmp_path: Path) -> None:
     step = np.array([0.5, 0.25, 0.125], np.float32)
     coef = np.array([[2, -3, 5], [-7, 11, 63]], np.int8) * step
