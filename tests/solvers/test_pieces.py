@@ -44,7 +44,7 @@ def test_norms_of_rows_and_samples(entries, features, monkeypatch):
     scale = random.random(60).astype(np.float32)
     for module in (row_norms, sample):
         monkeypatch.setattr(module, "PIECE_ENTRIES", entries)
-        monkeypatch.setattr(module, "PIECE_FEATURES", features)
+    monkeypatch.setattr(row_norms, "PIECE_FEATURES", features)
     expected = 1 / np.linalg.norm(X.toarray() * scale, axis=1)
     np.testing.assert_allclose(row_norms.row_scale(data, scale), expected, rtol=1e-6)
     drawn, positions = sample.draw_rows(data, 0.4, 0, ThreadEngine(1))
