@@ -55,7 +55,7 @@ def test_they_are_chosen_where_classes_differ_and_only_there() -> None:
 
 
 def test_two_classes_get_an_offset_where_one_is_more_frequent_than_scores_say() -> None:
-    """Scores of two classes against each other are opposite, so that only the difference of offsets counts."""
+    """Scores of two classes are opposite, so that only the difference of their offsets counts."""
     generator = np.random.default_rng(6)
     margins = generator.normal(size=2_000)
     scores = np.stack([-margins, margins], axis=1)
