@@ -194,8 +194,9 @@ class FitModels:
 
     def _trained(self, name: str, winner: Winner, samples: Dataset, start: Model | None = None) -> Model:
         """Train, resume a training, or load the finished model from the folder."""
-        file = self._folder / f"{_named(name, winner)}.model"
-        work = self._folder / f"{_named(name, winner, of_all_rounds=True)}.wip"
+        name = _named(name, winner)
+        rounds = f"-{winner.boosting.n_rounds}" if winner.boosting else ""
+        file, work = self._folder / f"{name}{rounds}.model", self._folder / f"{name}.wip"
         if not file.exists():
             disk.make_folder(work)
             tidy_after(self._request.data)
@@ -217,9 +218,9 @@ class FitModels:
         return self._deadlines.next(int(self._request.splits.refit))
 
 
-def _named(step: str, winner: Winner, *, of_all_rounds: bool = False) -> str:
+def _named(step: str, winner: Winner) -> str:
     """Return a name for the files of a training, which tells the models of a fit apart."""
-    if winner.boosting is not None:
-        return f"{step}-{winner.kind}{'' if of_all_rounds else f'-{winner.boosting.n_rounds}'}"
+    if winner.candidate is None:
+        return f"{step}-{winner.kind}"
     settings = repr((winner.candidate, winner.size and winner.size.share, winner.max_features))
     return f"{step}-{winner.kind}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"

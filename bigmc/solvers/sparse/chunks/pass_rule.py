@@ -21,14 +21,12 @@ _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
 _FOR_RARE, _FEW_ENTRIES, _RARE_VIOLATION = 5, 50, 0.1
 
 
-def pass_is_due(
-    task: ChunkTask, state: State, kind: RoundKind, max_passes: float, *, some_wait: bool
-) -> bool:
+def pass_is_due(task: ChunkTask, state: State, kind: RoundKind, max_passes: float, n_waiting: int) -> bool:
     """Return whether a pass over everything is worth more than another round.
 
     First it is for the candidates that are missing, later for the gap, which the violations make: chunks can
-    make up for those of features of which they have enough entries. Where some features wait for it to become
-    candidates, it comes as early as the one before.
+    make up for those of features of which they have enough entries. Where `n_waiting` features wait for it to
+    become candidates, it comes as early as the one before.
     """
     if state.rounds > _MOST_ROUNDS:
         return True
@@ -36,7 +34,7 @@ def pass_is_due(
     assert state.anchor is not None
     # where a round reads little beside a pass, and what comes after it, smaller gains are worth it
     cheap = max(_CHEAPEST, min(1.0, 2 * state.round_bytes / max(task.dataset.decoded_bytes, 1)))
-    n_before = len(state.history) - int(some_wait)
+    n_before = len(state.history) - (n_waiting > 0)
     if state.gain > cheap * max(_FIRST_GAIN * _GAIN_FACTOR**n_before, _TOLERATED * tol):
         return False
     # with several chunks the dual variables of one of them take out what is left of the violations

@@ -76,7 +76,7 @@ class ChunkRounds:
                         return certificate
                     self._save()
                 kind, waiting = self._columns.round_kind(state), self._columns.waiting(state)
-                due = partial(pass_is_due, self._task, state, kind, max_passes, some_wait=len(waiting) > 0)
+                due = partial(pass_is_due, self._task, state, kind, max_passes, len(waiting))
                 while not (due() or self._task.is_late):
                     self._round()
                     self._save()
