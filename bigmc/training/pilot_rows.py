@@ -10,6 +10,7 @@ import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
 
+from bigmc.engine.processes import trim_if_full
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.columns.labels import split_labels
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
@@ -112,6 +113,7 @@ def draw_pilot_rows(
             if batch.table is not None and batch.n_rows:
                 chosen = pa.array(row_fractions(batch.row, SEED) < share)
                 tables.append(pa.Table.from_batches([batch.table.filter(chosen)]))
+                trim_if_full()  # these small tables lie between the batches in the heap, and keep them apart
     if not tables:
         raise no_rows(sources[0])
     table = _complete(pa.concat_tables(tables, promote_options="permissive"), text, columns.group)
