@@ -57,7 +57,8 @@ def evaluate(
     model : path, Model or fitted classifier
         Model.
     dataset : path or Dataset, or path, glob, table or array of raw data
-        Data with labels. Raw rows are hashed like the model's training data; every row must be valid.
+        Data with labels. Raw rows are hashed like the model's training data; every row must be valid, since
+        figures of the other rows would not be those of the data.
     label : str or array-like, optional
         Label column of raw files and tables, by default that of the model's training data; for an array,
         the labels of its rows.
@@ -150,7 +151,7 @@ def evaluate(
         with saved_beside(output, made) as saved:
             figures = stored_figures(output, subject, asked, labels)  # of the process that held the lock
             if figures is None:
-                output.refuse_existing(IfExists.of(overwrite))
+                output.refuse_existing(IfExists(overwrite))
                 figures = measured(saved)
                 write_figures(output, subject, figures)
         return figures
@@ -295,7 +296,7 @@ def report(
             evaluated = {**figures, "split": split, "trained_on": _is_trained_on(loaded, data, split)}
     strongest = inspection.inspect(loaded, asked.top, REPORTED_CLASSES)
     content = page(loaded, strongest, evaluated, stored.n_bytes).encode()
-    output.write_new(content, IfExists.of(overwrite))
+    output.write_new(content, IfExists(overwrite))
     result["bytes"] = len(content)
     return result
 

@@ -91,5 +91,5 @@ def export(
         content = onnx_graph(model_of(model))
     else:
         raise DataError(f"{to}: unknown export format", "give a name that ends with .md or .onnx")
-    output.write_new(content, IfExists.of(overwrite))
+    output.write_new(content, IfExists(overwrite))
     return {"export": str(to), "bytes": len(content)}

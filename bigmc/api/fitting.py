@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
 
 from bigmc import budget
 from bigmc.api.data import ingest
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from bigmc.engine.ahead import Ahead
     from bigmc.ingestion.columns.column_kinds import ColumnKinds
     from bigmc.store.dataset import Dataset
+    from bigmc.store.files.outputs import IfExists
     from bigmc.training.results import FitResult
+
+R = TypeVar("R")
 
 SPLITS = {"train": 0.9, "test": 0.1}
 """Default splits of raw data."""
@@ -46,6 +50,7 @@ def fit(
     time_limit: float | str | None = None,
     max_features: int | None = None,
     label_thresholds: Literal["shared", "each"] = "shared",
+    overwrite: bool = False,
     memory_limit: Size = None,
     engine: EngineLike = None,
     progress: ProgressCallback = silent,
@@ -61,7 +66,8 @@ def fit(
     function made the splits, the model is then trained on all rows. On numbers and categories boosting is
     trained too, and the better of the two wins, or a weighted sum of both. Killed at any moment,
     the same call resumes and makes the same model; after success it does nothing, and with a longer
-    ``time_limit`` than one that ended the search says so.
+    ``time_limit`` than one that ended the search says so. Any other model, fit or dataset at these places is
+    refused, unless ``overwrite`` is given.
 
     Parameters
     ----------
@@ -88,6 +94,9 @@ def fit(
     label_thresholds : {"shared", "each"}, optional
         For label sets: one threshold of the scores, chosen for micro-averaged F1, or one for each
         label, for macro-averaged F1. The latter is refused where rows have one label each.
+    overwrite : bool, default=False
+        Replace an existing file at ``to``, the search in ``TO.fit`` and the dataset ``TO.dataset`` of other
+        data or options, and a fit that had less time. A dataset named with ``dataset`` is never replaced.
     memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options
@@ -116,7 +125,7 @@ def fit(
     from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
-    from bigmc.store.files.outputs import Output, OutputKind, refuse_inputs
+    from bigmc.store.files.outputs import IfExists, Output, OutputKind, refuse_inputs
     from bigmc.training.fit import Fit, refuse_other_file
     from bigmc.training.label_thresholds import Thresholds
     from bigmc.training.limits import Limits, engine_for, kept_after_freeing, tidy_after
@@ -131,7 +140,9 @@ def fit(
     if output.kind is not OutputKind.FILE:
         raise DataError(f"{to} is not the path of a file", "give the path of a file with --to")
     target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
-    refuse_other_file(target)
+    if_exists = IfExists(overwrite)
+    if if_exists is IfExists.REFUSE:
+        refuse_other_file(target)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
     asked_seconds = time_limit_of(time_limit)
@@ -148,7 +159,8 @@ def fit(
             ahead.expect(FIRST_FIT, _kinds(data.features), limit)
         else:
             resources = replace(resources, ends=started + asked_seconds)
-            data, kinds = _raw_data(source, target, dataset, given, resources, ahead)
+            make = partial(_raw_data, source, target, dataset, given, resources, ahead)
+            data, kinds = _replacing(make, source, target, if_exists) if dataset is None else make()
             forget_tables()  # training hashes nothing
             tidy_after(data)
             _refuse_few_groups(data, options.get("group"))
@@ -159,7 +171,8 @@ def fit(
         limits = Limits(limit, seconds, max_features, asked_seconds=asked_seconds)
         with prompt_release(kept_after_freeing(data, limit)):
             own_engine = engine_for(data, resources.engine)
-            result = Fit(FitRequest(data, target, splits, limits, own_engine, progress)).run()
+            request = FitRequest(data, target, splits, limits, own_engine, progress, if_exists)
+            result = Fit(request).run()
     result["columns"] = _columns(data.features, kinds.left_out)
     result["value_formats"] = _value_formats(data.features)
     result["notes"] = [*kinds.notes, *_note_on_words(data.features), *result["notes"]]
@@ -252,7 +265,7 @@ def _raw_data(
     from bigmc.engine.processes import tidy
     from bigmc.ingestion.columns.column_kinds import ColumnKinds, with_column_kinds
 
-    place = Path(f"{to}.dataset") if dataset is None else dataset
+    place = _own_dataset(to) if dataset is None else dataset
     label = options.get("label")
     kinds = ColumnKinds(options)
     if isinstance(label, str):
@@ -271,6 +284,31 @@ def _raw_data(
     return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked), kinds
 
 
+def _own_dataset(to: Path) -> Path:
+    """Return the dataset that belongs to a model."""
+    return Path(f"{to}.dataset")
+
+
+def _replacing(make: Callable[[], R], source: Any, to: Path, if_exists: IfExists) -> R:
+    """Make the dataset of a model, in place of one of other data or options if that may be replaced."""
+    from bigmc.ingestion.recipe import OtherRecipeError
+    from bigmc.store.files.outputs import IfExists
+    from bigmc.training.fit import forget_fit
+
+    try:
+        return make()
+    except OtherRecipeError as error:
+        if if_exists is IfExists.REFUSE:
+            cure = "give another --to, or replace model and dataset with --overwrite"
+            raise DataError(error.message, cure) from None
+    folder, place = Path(f"{to}.fit"), _own_dataset(to)
+    for file in _files(source):
+        if not {folder.resolve(), place.resolve()}.isdisjoint(Path(file).resolve().parents):
+            raise DataError(f"{file} is in a folder that is to be replaced", "move it, or give another --to")
+    forget_fit(to, folder, place)
+    return make()
+
+
 def _has_own_labels(source: Any, options: IngestKeywords) -> bool:
     """Return whether the rows of a source begin with their labels, which have no column: svmlight."""
     from bigmc.ingestion.parts.scan import expand_sources
@@ -286,6 +324,7 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources:
     from bigmc.engine.processes import tidy
     from bigmc.store.files import disk
     from bigmc.store.files.work_file import made_once
+    from bigmc.training.fit import HASHING
     from bigmc.training.pilot import choose_hashing
     from bigmc.training.pilot_rows import PilotColumns
 
@@ -304,7 +343,7 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources:
         disk.make_folder(folder)
         return {} if pilot is None else {**pilot.hashing._asdict(), "hash_bits": pilot.hash_bits}
 
-    advised = made_once(folder / "hashing.json", advice, folder)
+    advised = made_once(folder / HASHING, advice, folder)
     if "ngrams" in advised:
         advised["ngrams"] = tuple(advised["ngrams"])
     return cast(IngestKeywords, {**advised, **options})

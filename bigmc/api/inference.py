@@ -94,7 +94,7 @@ def predict(
         rows = _rows_to_predict(source, asked)
         refuse_inputs(to, [model, source, rows.sources])
         output = refuse_other_formats(Output.at(to))
-        if_exists = IfExists.of(overwrite)
+        if_exists = IfExists(overwrite)
         with (
             model_source(model) as known,
             resources_of(memory_limit, engine, progress) as resources,

@@ -98,7 +98,7 @@ def train(
         else:
             target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
         start = _start(warm_start, held)
-        if_exists = IfExists.of(overwrite)
+        if_exists = IfExists(overwrite)
         held_out = None if calibrate is None else calibration_rows(calibrate, data[split].n_samples)
         asked = TrainOptions(parameters, split, start, calibration=held_out, if_exists=if_exists)
         trained = run(data, target, asked, resources)
@@ -178,7 +178,7 @@ def sparse_path(
     if warm_start is not None and folder.resolve() in Path(warm_start).resolve().parents:
         raise DataError(f"{warm_start} is an input of this command, and inside {to}", "give another --to")
     with ExitStack() as held:
-        if_exists = IfExists.of(overwrite)
+        if_exists = IfExists(overwrite)
         request = PathRequest(data, folder, asked, _start(warm_start, held), if_exists)
         return run(request, held.enter_context(resources_of(memory_limit, engine, progress)))
 
@@ -215,7 +215,7 @@ def publish(
     from bigmc.store.files.outputs import IfExists
     from bigmc.training import selection
 
-    return selection.publish(evaluations, to, by, IfExists.of(overwrite))
+    return selection.publish(evaluations, to, by, IfExists(overwrite))
 
 
 def load_model(path: str | Path) -> Any:

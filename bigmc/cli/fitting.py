@@ -94,6 +94,11 @@ class Fit(Working, RawOptions):
     label_thresholds: str = option(
         "shared", "Label sets: shared threshold (best micro F1), or each label its own (best macro F1)."
     )
+    overwrite: bool = option(
+        False,
+        "Replace an existing file at --to, with the search and the dataset beside it, and a fit that had "
+        "less --time.",
+    )
     report: str | None = option(None, "HTML file to write, a report on the model and the search.")
 
 
@@ -104,7 +109,7 @@ def fit(asked: Fit) -> None:
 
     ingest = [item.name for item in fields(IngestOptions) if hasattr(asked, item.name)]
     if asked.report is not None:
-        _check_report(Path(asked.report), Path(asked.to))
+        _check_report(Path(asked.report), asked)
     with working(asked) as work:
         result = api.fit(
             asked.source[0] if len(asked.source) == 1 else asked.source,
@@ -113,6 +118,7 @@ def fit(asked: Fit) -> None:
             time_limit=asked.time,
             max_features=asked.max_features,
             label_thresholds=asked.label_thresholds,  # type: ignore[arg-type]
+            overwrite=asked.overwrite,
             **work.means,
             **given_options({name: getattr(asked, name) for name in ingest}),
         )
@@ -120,7 +126,8 @@ def fit(asked: Fit) -> None:
         for doubt in api.doubts_about_labels(made) if Path(made).is_dir() else []:
             work.screen.say(f"note: {doubt}")
         if asked.report is not None:
-            result["report"] = api.report(asked.to, asked.report, fitted=result)["report"]
+            written = api.report(asked.to, asked.report, overwrite=asked.overwrite, fitted=result)
+            result["report"] = written["report"]
         usage = work.engine.usage()
     if asked.as_json:
         show({**result, **usage}, asked)
@@ -128,11 +135,12 @@ def fit(asked: Fit) -> None:
         show_fit(result)
 
 
-def _check_report(report: Path, model: Path) -> None:
+def _check_report(report: Path, asked: Fit) -> None:
     """Raise an error if the report of a model could not be written after the work."""
     from bigmc.api.resolve import place_of
 
     if not report.parent.is_dir():
         raise DataError(f"there is no folder {report.parent}", "create it, or give another --report")
-    if place_of(report).exists() and not model.exists():
-        raise DataError(f"{report} exists and is not of this model", "delete it, or give another --report")
+    if place_of(report).exists() and not (asked.overwrite or Path(asked.to).exists()):
+        cure = "give another --report, or replace it with --overwrite"
+        raise DataError(f"{report} exists and is not of this model", cure)

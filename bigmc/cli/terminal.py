@@ -169,7 +169,7 @@ def _certified(result: Mapping[str, Any]) -> str:
     gap = result["certificate"].get("gap")
     if gap is not None and gap < 1.0:
         return f"certified: the training objective is within {gap:.1e} of its optimum"
-    more = "more --time, and another --to" if "time_limit" in result else "bigmc train sparse --max-passes"
+    more = "more --time, with --overwrite," if "time_limit" in result else "bigmc train sparse --max-passes"
     early = f"training ended before it had a useful bound of its optimum; {more} may give one"
     return f"nothing is certified: {_UNCERTIFIED.get(result['learner'], early)}"
 

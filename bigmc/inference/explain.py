@@ -21,6 +21,7 @@ from bigmc.inference.text_scores import is_one_text
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import TextHasher, features_of, hash_names, hash_strings
 from bigmc.model import LinearModel, Model, SumModel
+from bigmc.options.declare import check_count
 from bigmc.printable import listed
 from bigmc.store.shards.csr import Rows
 
@@ -87,9 +88,10 @@ def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any],
 
     For a linear model it is the word's weighted value times its weights: contributions and intercept add
     up to the score. For trees it is the score minus that of the sample without the word. Words in the
-    same feature share its contribution in proportion to their counts. `DataError` if the model was not
-    trained on named columns, or on Fourier features of them.
+    same feature share its contribution in proportion to their counts. `DataError` if `top` is no
+    count, or the model was not trained on named columns, or on Fourier features of them.
     """
+    check_count("top", top)
     if not reader.spec.columns:
         raise DataError("the model was trained on arrays, whose features have no words", "look at coef_")
     if reader.spec.map is not None and reader.spec.map.fourier:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bigmc.inference.results import ClassFeatures, FeatureName, Inspection, WeightedFeature
 from bigmc.model import Model
+from bigmc.options.declare import check_count
 
 
 def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspection:
@@ -15,14 +16,15 @@ def inspect(model: Model, top: int = 20, n_classes: int | None = None) -> Inspec
 
     Features are in the order of decreasing absolute weight. A name of a hashed feature has a ``sign``,
     with which its occurrences count, and a ``count``; several names are a known collision. A column of
-    arrays has its own name; without names the list is empty.
+    arrays has its own name; without names the list is empty. `DataError` if `top` is no count.
     """
+    check_count("top", top)
     names = _feature_names(model)
     classes: list[ClassFeatures] = []
     for c, label in enumerate(model.classes[:n_classes].tolist()):
         features, weights = model.class_weights(c)
         # Equal weights in the order of the features.
-        order = np.argsort(-np.abs(weights), kind="stable")[: max(top, 0)]
+        order = np.argsort(-np.abs(weights), kind="stable")[:top]
         strongest: list[WeightedFeature] = [
             {"index": int(features[j]), "weight": float(weights[j]), "names": names.get(int(features[j]), [])}
             for j in order

@@ -20,6 +20,10 @@ DIGESTS = "sha256"
 """Key of a manifest's provenance: the digests of local files."""
 
 
+class OtherRecipeError(DataError):
+    """A dataset was made from other sources, or with other parameters."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Parameters of an ingest, as JSON data; `bigmc.ingest` describes the options among them.
@@ -99,7 +103,7 @@ class Recipe:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     def refuse_other(self, dataset: Path | str, manifest: Manifest) -> None:
-        """Raise a `DataError` if a dataset was made by another recipe."""
+        """Raise `OtherRecipeError` if a dataset was made by another recipe."""
         if manifest.signature != self.signature:
             stored, digests = manifest.provenance.get("recipe", {}), manifest.provenance.get(DIGESTS, {})
             same = replace(self, sources=as_stored(self.sources, stored.get("sources", ()), digests))
@@ -108,7 +112,7 @@ class Recipe:
             differences = same.differences(stored)
             if any(phrase.startswith("sources:") for phrase in differences):  # other rows, other values
                 differences = [phrase for phrase in differences if not phrase.startswith(_READ_FROM_ROWS)]
-            raise DataError(
+            raise OtherRecipeError(
                 f"the dataset {dataset} was made with other parameters ({'; '.join(differences)})",
                 "delete it, or give another --to",
             )

@@ -22,7 +22,7 @@ _OWN_WORK = {"lock", "plan.json", PARTS, PARTS_WITH_LABELS, LABELS, MAP}
 
 
 def is_published(to: Path, recipe: Recipe) -> bool:
-    """Return whether the dataset of a recipe is complete; `DataError` if it was made by another recipe."""
+    """Return whether the dataset of a recipe is complete; `OtherRecipeError` if another recipe made it."""
     if not (to / MANIFEST).exists():
         return False
     recipe.refuse_other(to, read_manifest(to))

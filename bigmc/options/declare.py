@@ -122,7 +122,7 @@ def _cure_of_unknown(name: str, known: Sequence[str], also: Iterable[str]) -> st
 
 
 def check_types(kind: type[Any], given: Mapping[str, Any]) -> None:
-    """Raise `DataError` if a given text, number or bool has another type than its field."""
+    """Raise `DataError` if a given value has another type than its field, or is below its minimum."""
     hints = get_type_hints(kind)
     for item in fields(kind):
         if item.name not in given:
@@ -141,3 +141,12 @@ def check_types(kind: type[Any], given: Mapping[str, Any]) -> None:
             raise DataError(
                 f"{item.name} is {shown}", f"give {'the name of a column' if of_column else f'a {said}'}"
             )
+        least = item.metadata[KEY].minimum if KEY in item.metadata else None
+        if least is not None and value < least:
+            raise DataError(f"{item.name} is {value}", f"give a whole number of at least {least}")
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise `DataError` if a parameter is no whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise DataError(f"{name} is {reprlib.repr(value)}", "give a whole number of at least 1")

@@ -14,13 +14,14 @@ from bigmc.errors import DataError, ModelError
 from bigmc.inference.interval import wilson
 from bigmc.model import Model, load_model
 from bigmc.store.files import disk
-from bigmc.store.files.atomic import exclusive
+from bigmc.store.files.atomic import exclusive, remove_tree
+from bigmc.store.files.outputs import IfExists
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
 from bigmc.training.choose_again import Choice, choose_again
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit_models import FitModels
-from bigmc.training.fit_result import notes_on, repeated, result_of
+from bigmc.training.fit_result import lacked_time, notes_on, repeated, result_of
 from bigmc.training.fit_search import Found, find_winner
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import tidy_after
@@ -34,6 +35,9 @@ from bigmc.training.unseen_rows import UnseenRows
 from bigmc.training.winner import Winner
 
 ASKED, RESULT = "asked.json", "result.json"
+
+HASHING = "hashing.json"
+"""File of the hashing that the dataset was made with; it stays as long as that."""
 
 
 class Fit:
@@ -57,16 +61,27 @@ class Fit:
         self._check()
         with exclusive(self._folder / "lock", target=target):
             self._claim()
-            refuse_other_file(target, self._request.data.identity)
-            file = self._folder / RESULT
-            if file.exists() and target.exists():
-                made: FitResult = read_work_file(file, self._folder)
-                result = repeated(made, self._request.limits.asked_seconds)
-            else:
-                result = self._made()
-                write_work_file(file, result)
+            made = self._finished()
+            result = self._made() if made is None else repeated(made, self._request.limits.asked_seconds)
+            if made is None:
+                write_work_file(self._folder / RESULT, result)
             self._clear()
         return result
+
+    def _finished(self) -> FitResult | None:
+        """Return the result of an earlier run, unless there is none or it is to be replaced."""
+        request, file = self._request, self._folder / RESULT
+        is_own = _is_of_fit(request.target, request.data.identity)
+        if request.target.exists() and not is_own and request.if_exists is IfExists.REFUSE:
+            raise _taken(request.target)
+        if not (file.exists() and is_own):
+            return None
+        made: FitResult = read_work_file(file, self._folder)
+        if request.if_exists is IfExists.REPLACE and lacked_time(made, request.limits.asked_seconds):
+            self._forget()
+            self._claim()
+            return None
+        return made
 
     def _made(self) -> FitResult:
         """Go through all steps; each that a killed run finished is read from the folder."""
@@ -86,8 +101,8 @@ class Fit:
         if models.has_time:  # it reads all rows once more
             notes += repeated_rows(request.train, request.test, request.limits.memory)
         result = result_of(model, request.target, winner, found, measured, notes)
-        lacked_time = found.lacked_time or models.n_rows is not None or not models.has_time
-        if lacked_time and math.isfinite(request.limits.asked_seconds):
+        hurried = found.lacked_time or models.n_rows is not None or not models.has_time
+        if hurried and math.isfinite(request.limits.asked_seconds):
             result["time_limit"] = request.limits.asked_seconds
         return result
 
@@ -105,7 +120,7 @@ class Fit:
             check_ridge_memory(request.data, request.limits)
 
     def _claim(self) -> None:
-        """Record the request; raise an error if the folder has another one."""
+        """Record the request; raise an error if the folder has another one that may not be replaced."""
         request, splits = self._request, self._request.splits
         limits = {"memory": request.limits.memory, "max_features": request.limits.max_features}
         asked = {"dataset": request.data.identity, **splits._asdict(), **limits}
@@ -113,11 +128,20 @@ class Fit:
             del asked["thresholds"]
         file = self._folder / ASKED
         if file.exists() and read_work_file(file, self._folder) != asked:
-            raise ModelError(
-                f"{self._folder} belongs to a fit with other data, memory limit or max_features",
-                f"delete {self._folder} and {request.target}, or give another --to",
-            )
+            if request.if_exists is IfExists.REFUSE:
+                raise ModelError(
+                    f"{self._folder} belongs to a fit with other data, memory limit or max_features",
+                    "give another --to, or replace that fit with --overwrite",
+                )
+            self._forget()
         write_work_file(file, asked)
+
+    def _forget(self) -> None:
+        """Remove what an earlier fit left; a killed run leaves its request or result, and is repeated."""
+        last = [self._folder / name for name in (RESULT, ASKED)]
+        kept = {*last, self._folder / HASHING, self._folder / "lock"}
+        for entry in [*({*self._folder.iterdir()} - kept), *last]:
+            disk.clear(entry)
 
     def _clear(self) -> None:
         """Remove the models and checkpoints of the search, including those of killed runs."""
@@ -183,18 +207,30 @@ class Fit:
         replace(completed, params=params, names=names, label_source=label).save(self._request.target)
 
 
-def refuse_other_file(target: Path, dataset: str | None = None) -> None:
-    """Raise a `ModelError` if the target exists and was not made by a fit of the dataset of this identity.
+def refuse_other_file(target: Path) -> None:
+    """Raise a `ModelError` if the target exists and is not the model of a fit, of whatever data."""
+    if target.exists() and not _is_of_fit(target):
+        raise _taken(target)
 
-    If that is not known yet, the model of any fit is accepted.
-    """
-    if not target.exists():
-        return
+
+def forget_fit(target: Path, folder: Path, dataset: Path) -> None:
+    """Remove what a fit of other data left beside its model, and the dataset that it made."""
+    with exclusive(folder / "lock", target=target):
+        remove_tree(folder)
+        remove_tree(dataset)
+
+
+def _is_of_fit(target: Path, dataset: str | None = None) -> bool:
+    """Return whether a file is the model of a fit, of the dataset of this identity if it is given."""
     try:
-        params = load_model(target).params
+        params = load_model(target).params if target.exists() else {}
     except ModelError:
-        params = {}
-    if "search" not in params or (dataset is not None and params.get("dataset") != dataset):
-        raise ModelError(
-            f"{target} exists and is not the result of the same command", "delete it, or give another --to"
-        )
+        return False
+    return "search" in params and dataset in (None, params.get("dataset"))
+
+
+def _taken(target: Path) -> ModelError:
+    return ModelError(
+        f"{target} exists and is not the result of the same command",
+        "give another --to, or replace it with --overwrite",
+    )

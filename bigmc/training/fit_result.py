@@ -84,8 +84,12 @@ def notes_on(model: Model, winner: Winner, n_rows: int | None) -> list[str]:
 
 def repeated(result: FitResult, seconds: float) -> FitResult:
     """Return the result of a finished fit; a note says if it lacked time, and there is more now."""
-    limit = result.get("time_limit", math.inf)
-    if limit < seconds:
-        note = f"the model was made before, and its time was over after {limit:g} s"
-        result["notes"] = [*result["notes"], f"{note}; to search for longer, give another --to"]
+    if lacked_time(result, seconds):
+        note = f"the model was made before, and its time was over after {result['time_limit']:g} s"
+        result["notes"] = [*result["notes"], f"{note}; to search for longer, add --overwrite"]
     return result
+
+
+def lacked_time(result: FitResult, seconds: float) -> bool:
+    """Return whether a fit ended for lack of time, and had less than so many seconds."""
+    return result.get("time_limit", math.inf) < seconds

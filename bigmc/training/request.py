@@ -10,6 +10,7 @@ from typing import NamedTuple
 from bigmc.engine import Engine, Resources
 from bigmc.progress import ProgressCallback, silent
 from bigmc.store.dataset import Dataset
+from bigmc.store.files.outputs import IfExists
 from bigmc.training.label_thresholds import Thresholds
 from bigmc.training.limits import Limits
 
@@ -47,6 +48,8 @@ class FitRequest:
     limits : Limits
     engine : Engine
     progress : callable
+    if_exists : IfExists
+        What to do with another file at the target, and with another fit.
     """
 
     data: Dataset
@@ -55,6 +58,7 @@ class FitRequest:
     limits: Limits
     engine: Engine
     progress: ProgressCallback = silent
+    if_exists: IfExists = IfExists.REFUSE
 
     @property
     def folder(self) -> Path:

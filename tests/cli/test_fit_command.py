@@ -114,7 +114,7 @@ def test_fit_says_what_is_certified_or_that_nothing_is(run, tmp_path, monkeypatc
     early = "nothing is certified: training ended before it had a useful bound of its optimum; "
     for certificate, more, line in [
         (result["certificate"], {}, f"certified: the training objective is within {gap:.1e} of its optimum"),
-        ({"gap": 1.0}, {"time_limit": 5.0}, f"{early}more --time, and another --to may give one"),
+        ({"gap": 1.0}, {"time_limit": 5.0}, f"{early}more --time, with --overwrite, may give one"),
         ({"gap": None}, {}, f"{early}bigmc train sparse --max-passes may give one"),
         ({"gap": None}, {"learner": "sum"}, "nothing is certified: a sum of models has no bound"),
     ]:

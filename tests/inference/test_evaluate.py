@@ -13,7 +13,7 @@ from bigmc.inference import evaluate as evaluation
 from bigmc.inference.inspection import inspect
 from bigmc.inference.labelled import LabelledDataset
 from bigmc.model import LinearModel
-from bigmc.options.inference import EvaluateOptions
+from bigmc.options.inference import EvaluateOptions, ReportOptions
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
 
@@ -141,8 +141,16 @@ def test_the_strongest_features_come_first_with_their_names_and_collisions():
     assert second["intercept"] == 0.5
     assert [f["index"] for f in third["features"]] == [2, 4]
     assert third["features"][0]["names"] == []
-    assert [len(c["features"]) for c in inspect(model, top=0)["classes"]] == [0, 0, 0]
     json.dumps(found)
+
+
+@pytest.mark.parametrize("top", [0, -1, 1.5, True, "3"])
+def test_a_number_of_features_is_at_least_one(top):
+    """`top=-1` listed all but the weakest."""
+    with pytest.raises(DataError, match=f"top is {top!r}; give a whole number of at least 1"):
+        inspect(linear(), top=top)
+    with pytest.raises(DataError, match=f"top is {top!r}; give a "):
+        ReportOptions(top=top)
 
 
 def test_columns_of_arrays_have_their_own_names():

@@ -282,6 +282,12 @@ def test_a_saved_model_explains_texts_and_rows(trained, mixed):
     assert of_json == bigmc.explain(mixed[0], row) == mixed[0].explain(row)
 
 
+@pytest.mark.parametrize("top", [0, -1, 2.0])
+def test_a_number_of_words_is_at_least_one(trained, top):
+    with pytest.raises(bigmc.errors.DataError, match=f"top is {top}; give a whole number of at least 1"):
+        bigmc.explain(trained[0], "red apple", top)
+
+
 @pytest.mark.parametrize(("sample", "message"), [("red", "several columns"), ("[1]", "not an object")])
 def test_a_text_is_no_row_to_explain(mixed, sample, message):
     with pytest.raises(bigmc.errors.DataError, match=f"{message}.*text, shop, price, weight"):

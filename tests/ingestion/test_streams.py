@@ -38,6 +38,24 @@ def shards_of(folder):
     }
 
 
+def test_rejects_name_the_stream(tmp_path, monkeypatch):
+    """They named the file that it was written to, which is removed."""
+    rows = b'{"text": "red", "label": "k"}\n{"text": "of", "label": null}\n{"text": "blue", "label": "l"}\n'
+    pipe = tmp_path / "rows.jsonl"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[rows])
+    writer.start()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows)))
+    batches = (pa.RecordBatch.from_pylist([row]) for row in [*ROWS[:3], {**ROWS[3], "label": ""}])
+    sources = {"-": "-", str(pipe): str(pipe), "generator[0]": batches}
+    for number, (name, source) in enumerate(sources.items()):
+        to, options = tmp_path / f"{number}.bigmc", {"text": "text", "label": "label", "hash_bits": 6}
+        form = {"format": "jsonl"} if name == "-" else {}
+        api.ingest(source, to, on_bad_row="quarantine", **options, **form)
+        assert pq.read_table(to / "rejects.parquet")["path"].to_pylist() == [name]
+    writer.join()
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     folder = tmp_path_factory.mktemp("expected")

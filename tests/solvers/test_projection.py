@@ -50,7 +50,7 @@ class Point:
         self.problem.rebuild_scores(self.state.coef, self.state.intercept, holding)
         self.screening = Screening(dataset.column_nnz(), found.features)
         self.fit_intercept = fit_intercept
-        self.before = dual_bound(self.problem, self.source, self.state.coef, self.screening, fit_intercept)
+        self.before = dual_bound(self.problem, self.source, self.state.coef, self.screening, self.descent)
         gradient_pass(self.problem, self.source, self.state.coef, np.empty((0, N_CLASSES)), self.screening)
 
     def projected(self):

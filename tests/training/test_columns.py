@@ -155,6 +155,15 @@ def test_features_are_named(fitted, tmp_path):
     assert sorted(features["one_hot"][0]["values"]) == ["", "blue", "green", "red"]
 
 
+@pytest.mark.parametrize("value", ["n/a", "?", "-", "NA", ""])
+def test_a_column_of_missing_values_only_is_left_out(value):
+    """`fit` of a file with a column of nothing but `n/a` ended with a Python error."""
+    frame = pd.DataFrame({"x": np.arange(60) / 7, "none": [value] * 60, "label": ["a", "b"] * 30})
+    found, left_out, _ = with_column_kinds(frame, {"label": "label"})
+    assert found["dense"] == ("x",)
+    assert left_out == ("none",)
+
+
 def test_rows_appended_later_become_the_same_columns(tmp_path):
     table(300, 0).to_csv(tmp_path / "a.csv", index=False)
     table(300, 1).replace("green", "black").to_csv(tmp_path / "b.csv", index=False)

@@ -117,8 +117,9 @@ def test_a_finished_fit_says_that_more_time_would_search_for_longer(tmp_path):
             again = bigmc.fit(data, target, time_limit=seconds)
             longer = made_with is not None and seconds in ("1h", None)
             said = "the model was made before, and its time was over after 0.25 s; to search for longer, "
-            assert again["notes"] == [*first["notes"], *([f"{said}give another --to"] if longer else [])]
+            assert again["notes"] == [*first["notes"], *([f"{said}add --overwrite"] if longer else [])]
             assert again["trials"] == first["trials"]
             assert target.read_bytes() == made
     hurried = bigmc.fit(data, tmp_path / "0.25.model")
-    assert len(first["trials"]) > len(hurried["trials"])
+    longer = bigmc.fit(data, tmp_path / "0.25.model", overwrite=True)
+    assert len(first["trials"]) == len(longer["trials"]) > len(hurried["trials"])

@@ -9,8 +9,10 @@ import bigmc
 from bigmc import api
 from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.model import LinearModel
+from bigmc.store.files.atomic import remove_tree
 
 OPTIONS = {"text": "text", "label": "label", "hash_bits": 6, "memory_limit": "200MB"}
+QUICKLY = {**OPTIONS, "time_limit": 0.0}
 
 
 @pytest.fixture
@@ -106,3 +108,74 @@ def test_a_refused_path_leaves_the_folder_as_it_was(rows, tmp_path):
     with pytest.raises(DataError, match="is an input of this command"):
         api.sparse_path(tmp_path / "d.bigmc", start.parent, warm_start=start, overwrite=True)
     assert start.exists()
+
+
+def fit_other_rows(rows, to):
+    """Fit one set of rows and put others into their file."""
+    bigmc.fit(rows, to, time_limit=0.0, **OPTIONS)
+    rows.write_text("text,label\n" + "".join(f"x{i % 4} {'pq'[i % 2]},{'pq'[i % 2]}\n" for i in range(80)))
+
+
+def test_overwrite_replaces_the_fit_of_other_rows(rows, tmp_path):
+    """Its search and its dataset with it."""
+    fit_other_rows(rows, tmp_path / "m")
+    with pytest.raises(DataError, match=r"other parameters .*replace model and dataset with --overwrite"):
+        bigmc.fit(rows, tmp_path / "m", **OPTIONS)
+    bigmc.fit(rows, tmp_path / "m", overwrite=True, **QUICKLY)
+    bigmc.fit(rows, tmp_path / "new", **QUICKLY)
+    made = (tmp_path / "m").read_bytes()
+    assert bigmc.load_model(tmp_path / "m").classes_.tolist() == ["p", "q"]
+    assert made == (tmp_path / "new").read_bytes()
+    assert bigmc.open_dataset(tmp_path / "m.dataset").n_samples == 80
+
+    before = contents(tmp_path / "m.dataset")
+    bigmc.fit(rows, tmp_path / "m", overwrite=True, **QUICKLY)  # the same again: nothing to do
+    assert contents(tmp_path / "m.dataset") == before
+
+
+@pytest.mark.parametrize("n_removed", [0, 1])
+def test_a_replacement_that_was_killed_is_repeated(rows, n_removed, tmp_path, monkeypatch):
+    fit_other_rows(rows, tmp_path / "m")
+    removed = []
+
+    def removing(folder):
+        if len(removed) == n_removed:
+            raise KeyboardInterrupt
+        removed.append(folder)
+        remove_tree(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bigmc.training.fit.remove_tree", removing)
+        with pytest.raises(KeyboardInterrupt):
+            bigmc.fit(rows, tmp_path / "m", overwrite=True, **QUICKLY)
+    bigmc.fit(rows, tmp_path / "m", overwrite=True, **QUICKLY)
+    assert bigmc.load_model(tmp_path / "m").classes_.tolist() == ["p", "q"]
+
+
+@pytest.mark.parametrize("write", [lambda to: to.write_text("mine"), other_model])
+def test_overwrite_replaces_another_file(rows, write, tmp_path):
+    write(tmp_path / "m")
+    bigmc.fit(rows, tmp_path / "m", overwrite=True, time_limit=0.0, **OPTIONS)
+    assert bigmc.load_model(tmp_path / "m").classes_.tolist() == ["a", "b", "c"]
+
+
+def test_overwrite_replaces_a_search_with_other_limits(rows, tmp_path):
+    bigmc.fit(rows, tmp_path / "m", **QUICKLY)
+    with pytest.raises(ModelError, match=r"other data, memory limit or max_features; .*--overwrite"):
+        bigmc.fit(rows, tmp_path / "m", max_features=2, **OPTIONS)
+    bigmc.fit(rows, tmp_path / "m", max_features=2, overwrite=True, **QUICKLY)
+    assert api.info(tmp_path / "m")["n_nonzero_features"] <= 2
+
+
+def test_overwrite_keeps_the_rows_that_it_reads_and_a_named_dataset(rows, tmp_path):
+    fit_other_rows(rows, tmp_path / "m")
+    moved = tmp_path / "m.dataset" / "rows.csv"
+    rows.rename(moved)
+    named = tmp_path / "named"
+    bigmc.ingest(moved, named, **OPTIONS)
+    before = contents(tmp_path)
+    with pytest.raises(DataError, match=r"rows.csv is in a folder that is to be replaced"):
+        bigmc.fit(moved, tmp_path / "m", overwrite=True, **QUICKLY)
+    with pytest.raises(DataError, match=r"the dataset .*named was made with other parameters"):
+        bigmc.fit(moved, tmp_path / "m", dataset=named, overwrite=True, **{**QUICKLY, "hash_bits": 7})
+    assert {**contents(tmp_path), **before} == before

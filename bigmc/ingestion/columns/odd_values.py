@@ -35,7 +35,7 @@ def main_format(texts: pa.Array, times: NDArray[np.int64]) -> MainFormat | None:
 
     `texts` are the different values, trimmed, none of them missing; `times` says how often each occurs.
     """
-    if times[~holds_digit(texts)].sum() > ODD_SHARE * times.sum():
+    if not len(texts) or times[~holds_digit(texts)].sum() > ODD_SHARE * times.sum():
         return None
     for is_odd in _odd_ones(texts):
         n_odd, n_other = int(is_odd.sum()), int((~is_odd).sum())

@@ -59,6 +59,11 @@ class Source:
         """Whether it is an array or a table of this process, which no other one sees."""
         return self.data is not None
 
+    @property
+    def name(self) -> str:
+        """What the user calls it: not the file that a stream was written to."""
+        return self.path if self.stream is None else self.stream
+
     def identity(self) -> Mapping[str, Any]:
         """Return what tells the source from others, so that a rerun knows whether it continues the same work.
 
@@ -69,7 +74,7 @@ class Source:
             return named | {"shape": [int(n) for n in self.data.shape], "sha256": self._digest()}
         if self.stream is not None:
             file = Path(self.path)
-            content = {"path": self.stream, "bytes": file.stat().st_size, "sha256": sha256(file)}
+            content = {"path": self.name, "bytes": file.stat().st_size, "sha256": sha256(file)}
         else:
             status = status_of(self.path)
             path = self.path if is_remote(self.path) else str(Path(self.path).resolve())

@@ -244,8 +244,10 @@ class PartWriter:
                 table = pa.concat_tables([counter.unsorted_table() for counter in counters])
                 pq.write_table(table, file, compression="lz4", use_dictionary=False)
         if self._rejects:
+            names = {source.path: source.name for source in self._sources}
+            rejects = [replace(reject, path=names[reject.path]) for reject in self._rejects]
             with replacing(self._aside / REJECTS) as file:
-                pq.write_table(rejects_table(self._rejects), file, compression="zstd")
+                pq.write_table(rejects_table(rejects), file, compression="zstd")
         tables = (self._aside / name for name in (NAMES, REJECTS))
         written = tuple(file_entry(path, self._aside) for path in tables if path.exists())
         replace(receipt, tables=written).write(self._aside)

@@ -30,15 +30,10 @@ _DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
 
 
 class IfExists(Enum):
-    """What to do if the output file exists."""
+    """What to do if the output exists, by the value of the option ``overwrite``."""
 
-    REFUSE = "refuse"
-    REPLACE = "replace"
-
-    @classmethod
-    def of(cls, overwrite: bool) -> IfExists:
-        """Return what the option ``overwrite`` says."""
-        return cls.REPLACE if overwrite else cls.REFUSE
+    REFUSE = False
+    REPLACE = True
 
 
 class OutputKind(Enum):

@@ -104,11 +104,11 @@ def projected_bound(
     most_visits = max(_SWEEPS * sum(part.columns.nnz for part in moved.parts), _CHEAP_ENTRIES)
     Projections(steps, moved.parts, terms, (moved.level, of_level), allowed).run(most_visits)
     steps.end()
-    return dual_bound(problem, source, state.coef, screening, descent.fit_intercept)
+    return dual_bound(problem, source, state.coef, screening, descent)
 
 
 def dual_bound(
-    problem: Problem, source: BlockSource, coef: Coefficients, screening: Screening, fit_intercept: bool
+    problem: Problem, source: BlockSource, coef: Coefficients, screening: Screening, descent: Descent
 ) -> Proof:
     """Return the lower bound that the present scores give, in a pass over the features that are left.
 
@@ -120,11 +120,11 @@ def dual_bound(
         Any weights: the bound is that of the scores.
     screening : Screening
         Says which features are left.
-    fit_intercept : bool
-        The dual point must add up to zero for each class.
+    descent : Descent
+        With an intercept the dual point must add up to zero for each class.
     """
     factor, margins = np.empty((0, problem.n_classes)), problem.margins()
-    if fit_intercept:
+    if descent.fit_intercept:
         pairs = problem.pair_margins()
         balanced = problem.objective.loss.balance(pairs.residuals)
         if balanced is None:
