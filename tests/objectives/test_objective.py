@@ -74,6 +74,23 @@ def test_residuals_of_two_classes_are_those_of_one_margin(n_classes):
 
 
 @pytest.mark.parametrize(
+    ("loss", "n_classes", "beside"),
+    [("squared_hinge", 2, 0), ("squared_hinge", 5, 0), ("log_loss", 2, 2), ("log_loss", 5, 8)],
+)
+def test_residuals_replace_the_scores_unless_they_are_one_margin(loss, n_classes, beside):
+    """Beside the scores of a sample there are its shares, and a residual if that is narrower than scores."""
+    assert objective(loss, "l1").residuals_beside(n_classes, 8) == beside
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("loss", "per_sample"), [("squared_hinge", [8, 8]), ("log_loss", [32, 64])])
+def test_newton_steps_keep_a_word_or_all_scores_of_a_sample(loss, per_sample, dtype):
+    scores, kernels = np.zeros((5, 8), dtype), objective(loss, "l1/l2").row_kernels
+    assert kernels.bytes_per_sample(scores) == per_sample[dtype is np.float64]
+    assert kernels.workspace(scores).nbytes == 5 * kernels.bytes_per_sample(scores)
+
+
+@pytest.mark.parametrize(
     ("curvature", "of_classes"), [(Curvature.LARGEST, np.max), (Curvature.MEAN, np.mean)]
 )
 def test_the_curvature_of_a_column_is_the_one_that_was_chosen(curvature, of_classes):
