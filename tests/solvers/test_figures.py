@@ -6,6 +6,8 @@ from dense import loss_and_gradient, objective_value
 from sampled_runs import made
 from sparse_runs import solve
 
+from bigmc.solvers.certificate import Certificate
+
 N_CLASSES, ALPHA = 5, 2e-2
 
 
@@ -50,3 +52,25 @@ def test_the_history_ends_with_what_the_weights_come_to(way, loss, ridge):
     iterations = [facts["n_iter"] for facts in told if "n_iter" in facts]
     assert iterations == sorted(iterations)
     assert (iterations[-1], told[-1]["objective"]) == (last["n_iter"], last["objective"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("loss", ["squared_hinge", "log_loss"])
+def test_weights_of_samples_count_in_relation_to_each_other(way, loss):
+    """All of them divided by a power of two change no number but their own sum, so not a bit of the model."""
+    _, y, dataset = made(n=1500)
+    weights = np.random.default_rng(1).integers(1, 4, len(y)).astype(float)
+    one, other = (
+        solve(dataset, alpha=ALPHA, loss=loss, fit_intercept=True, sample_weight=own, tol=3e-2, **WAYS[way])
+        for own in (weights, weights / 2**14)
+    )
+    np.testing.assert_array_equal(other.coef, one.coef)
+    np.testing.assert_array_equal(other.intercept, one.intercept)
+    assert other.certificate == one.certificate
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "gap"), [(0.5, 2.0, 0.75), (-1.0, 2.0, 1.5), (2.5, 2.0, 0.0), (0.0, 0.0, 0.0)]
+)
+def test_the_gap_is_a_share_of_the_upper_bound(lower, upper, gap):
+    assert Certificate.of(lower, upper) == Certificate(lower, upper, gap)
