@@ -77,7 +77,8 @@ class Objective:
 
     def regulariser(self, alpha: float, coef: NDArray[np.float64]) -> float:
         """Return ``alpha * penalty + ridge / 2 ||W||²`` of weights of shape (n_features, n_classes)."""
-        return alpha * self.penalty.value(coef) + 0.5 * self.ridge * float((coef * coef).sum())
+        squares = 0.5 * self.ridge * float((coef * coef).sum()) if self.ridge > 0 else 0.0
+        return alpha * self.penalty.value(coef) + squares
 
     def column_work(self, columns: Columns, samples: Samples, crew: Crew, n_classes: int) -> ColumnWork:
         """Return columns for `sweep` and `project`, with the threads that assist."""

@@ -89,7 +89,8 @@ class Penalty:
         """Penalty of weights of shape (n_features, n_classes), before the factor alpha."""
         if self.code == penalties.LARGEST:
             return float(np.abs(coef).max(axis=1, initial=0.0).sum())
-        group, sparse = float(np.sqrt((coef * coef).sum(axis=1)).sum()), float(np.abs(coef).sum())
+        group = float(np.sqrt((coef * coef).sum(axis=1)).sum()) if self.l1_ratio < 1 else 0.0
+        sparse = float(np.abs(coef).sum()) if self.l1_ratio > 0 else 0.0
         return (1.0 - self.l1_ratio) * group + self.l1_ratio * sparse
 
     def slopes(self, coef: NDArray[np.float64], moves: NDArray[np.float64]) -> NDArray[np.float64]:

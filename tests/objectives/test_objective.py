@@ -31,6 +31,10 @@ def test_the_share_of_the_l1_norm_is_for_sparse_groups():
     assert objective("log_loss", "l1", ridge=0.2).regulariser(0.1, W) == pytest.approx(0.9 + 2.9)
 
 
+def test_weights_whose_squares_are_infinite_have_an_l1_norm():
+    assert objective("log_loss", "l1").regulariser(0.5, np.full((1, 2), 1e200)) == 1e200
+
+
 @pytest.mark.parametrize("name", PENALTIES)
 def test_newton_steps_are_for_penalties_that_are_smooth_where_no_weight_is_zero(name):
     penalty = objective("log_loss", name, 0.3 if name == "sparse_group" else None).penalty
