@@ -8,9 +8,10 @@ replaced by None. The quick tests of these folders and ``tests/golden``, or ``--
 coverage.py (which only this needs), and the file ``--coverage`` keeps which test executes which line. Each
 mistake is tried against the tests that execute its line, those of the quickest files first, one of which must
 fail. Tests that use more than `CPU_SECONDS` count as noticing: it is processor time, so that a busy machine
-changes nothing. One JSON line per mistake says the file, the line, what was changed, whether it was noticed,
-and by how many tests it was tried; at the end stands the share that was. A file of results that exists
-already is continued.
+changes nothing. So do tests that take `WAIT_SECONDS` in all, since a mistake may let them wait for ever
+without using any: who opens a named pipe to read waits for a writer. One JSON line per mistake says the
+file, the line, what was changed, whether it was noticed, and by how many tests it was tried; at the end
+stands the share that was. A file of results that exists already is continued.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("store", "solvers", "objectives")
 CPU_SECONDS = 120
+WAIT_SECONDS = 1800.0
+"""Far more than `CPU_SECONDS`: only tests that wait for ever, not those on a busy machine, take as long."""
 TEST_SECONDS = 60.0
 """Most seconds of tests, as they took under coverage, that a mistake is tried against; at least one file."""
 
@@ -220,8 +223,11 @@ def noticed(mutant: Mutant, project: Path, tests: list[str]) -> bool:
             env={**os.environ, "PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             check=False,
+            timeout=WAIT_SECONDS,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS)),
         )
+    except subprocess.TimeoutExpired:
+        return True
     finally:
         target.write_text(original)
         os.utime(target, ns=(written.st_atime_ns, written.st_mtime_ns))  # its compiled form is valid again

@@ -260,8 +260,7 @@ class LogLoss(BoundedDual):
 
     def intercept_gradient(self, residuals: Floats) -> Floats:
         """Return half of: probabilities of a class for other samples less those its own have elsewhere."""
-        others = residuals - np.diag(np.diag(residuals))
-        return np.asarray(0.5 * (others.sum(axis=0) - others.sum(axis=1)))
+        return np.asarray(0.5 * (residuals.sum(axis=0) - residuals.sum(axis=1)))
 
     def intercept_curvature(self, curvatures: Floats) -> Floats:
         """Return half of ``diag(p) - p p'``, summed over the samples."""

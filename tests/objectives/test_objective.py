@@ -31,6 +31,10 @@ def test_the_share_of_the_l1_norm_is_for_sparse_groups():
     assert objective("log_loss", "l1", ridge=0.2).regulariser(0.1, W) == pytest.approx(0.9 + 2.9)
 
 
+def test_weights_whose_squares_are_infinite_have_an_l1_norm():
+    assert objective("log_loss", "l1").regulariser(0.5, np.full((1, 2), 1e200)) == 1e200
+
+
 @pytest.mark.parametrize("name", PENALTIES)
 def test_newton_steps_are_for_penalties_that_are_smooth_where_no_weight_is_zero(name):
     penalty = objective("log_loss", name, 0.3 if name == "sparse_group" else None).penalty
@@ -71,6 +75,23 @@ def test_residuals_of_two_classes_are_those_of_one_margin(n_classes):
     halves = 0.5 * (probabilities - np.eye(n_classes)[labels[:, 0]])
     own = residuals[:, :n_classes]
     assert own == pytest.approx(halves[:, -own.shape[1] :], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_classes", "beside"),
+    [("squared_hinge", 2, 0), ("squared_hinge", 5, 0), ("log_loss", 2, 2), ("log_loss", 5, 8)],
+)
+def test_residuals_replace_the_scores_unless_they_are_one_margin(loss, n_classes, beside):
+    """Beside the scores of a sample there are its shares, and a residual if that is narrower than scores."""
+    assert objective(loss, "l1").residuals_beside(n_classes, 8) == beside
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("loss", "per_sample"), [("squared_hinge", [8, 8]), ("log_loss", [32, 64])])
+def test_newton_steps_keep_a_word_or_all_scores_of_a_sample(loss, per_sample, dtype):
+    scores, kernels = np.zeros((5, 8), dtype), objective(loss, "l1/l2").row_kernels
+    assert kernels.bytes_per_sample(scores) == per_sample[dtype is np.float64]
+    assert kernels.workspace(scores).nbytes == 5 * kernels.bytes_per_sample(scores)
 
 
 @pytest.mark.parametrize(

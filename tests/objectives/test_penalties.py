@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from bigmc.objectives.penalties import GROUP_LASSO, LARGEST, LASSO, PENALTIES, SPARSE_GROUP
+from bigmc.objectives.penalties import GROUP_LASSO, LASSO, PENALTIES, SPARSE_GROUP
 
 SMOOTH = pytest.mark.parametrize("penalty", [GROUP_LASSO, LASSO, SPARSE_GROUP], ids=lambda p: p.name)
 STEP = 1e-5
 
 
-def near(penalty):
+def near(penalty, size=1.0):
     """Rows of weights with one that is zero, a factor for each row, and the penalty near them."""
     random = np.random.default_rng(0)
     rows = random.uniform(0.5, 2.0, (6, 4)) * random.choice([-1, 1], (6, 4))
     rows[2, 1] = 0.0
+    rows *= size
     alphas = random.uniform(0.1, 1.0, 6)
     return rows, alphas, penalty.restricted(rows, alphas)
 
@@ -40,8 +41,9 @@ def test_the_derivatives_along_a_direction_are_those_of_the_value(penalty):
 
 
 @SMOOTH
-def test_weights_are_turned_with_their_sign_or_with_their_row(penalty):
-    rows, _, restricted = near(penalty)
+@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
+def test_weights_are_turned_with_their_sign_or_with_their_row(penalty, size):
+    rows, _, restricted = near(penalty, size)
     step = np.zeros_like(rows)
     step[0] = -2.0 * rows[0]  # the whole row
     step[1, 0] = -1.5 * rows[1, 0]  # one weight
@@ -65,16 +67,14 @@ def test_a_factor_of_zero_leaves_weights_free():
 
 @pytest.mark.parametrize("n_classes", [2, 5])
 @pytest.mark.parametrize("penalty", PENALTIES.values(), ids=lambda p: p.name)
-def test_no_dual_norm_is_longer_than_the_conversion_says(penalty, n_classes):
-    """By duality it is enough that the penalty, times the conversion, is at least the Euclidean norm."""
+def test_the_conversion_is_the_largest_ratio_of_a_dual_norm(penalty, n_classes):
+    """By duality it is the largest ratio of the Euclidean norm to the penalty."""
     random = np.random.default_rng(1)
     points = random.standard_normal((200, n_classes)) ** 3
-    points[0] = 1.0  # the shortest maximum for its length
+    points[:2] = np.ones(n_classes), np.eye(n_classes)[0]  # where a maximum and the others are smallest
     values = np.array([penalty.value(point[np.newaxis]) for point in points])
     ratio = (np.linalg.norm(points, axis=1) / values).max()
-    assert ratio <= penalty.dual_conversion(n_classes) * (1 + 1e-12)
-    if penalty is LARGEST:
-        assert ratio == pytest.approx(penalty.dual_conversion(n_classes))
+    assert ratio == pytest.approx(penalty.dual_conversion(n_classes), rel=1e-12)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES.values(), ids=lambda p: p.name)

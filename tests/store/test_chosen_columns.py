@@ -1,5 +1,7 @@
 """Some columns of a shard, against slices of the whole matrix."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -58,6 +60,19 @@ def test_blocks_have_the_columns_of_all_shards(dataset):
             np.testing.assert_array_equal(block.indptr[s] - block.indptr[s, 0], part.indptr)
             np.testing.assert_array_equal(block.indices[entries], part.indices)
             np.testing.assert_array_equal(block.data[entries], part.data)
+
+
+def test_what_is_not_of_features_is_that_of_the_dataset(dataset):
+    stored, _ = dataset
+    columns = pickle.loads(pickle.dumps(ChosenColumns(stored, CHOSEN)))
+    for name in ("weighting", "dtype", "n_samples", "n_classes", "n_shards"):
+        assert getattr(columns, name) == getattr(stored, name), name
+    np.testing.assert_array_equal(columns.base, [0, 70, 120])
+    assert columns.n_features == len(CHOSEN)
+    blocks = columns.plan(600)
+    assert len(blocks) > 2
+    assert [feature for lo, hi in blocks for feature in range(lo, hi)] == list(range(len(CHOSEN)))
+    assert max(read_block(columns, lo, hi).nbytes for lo, hi in blocks) <= 600
 
 
 def test_frequent_columns_are_those_of_a_share_of_the_samples(dataset):

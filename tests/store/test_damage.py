@@ -74,6 +74,15 @@ def test_harm_to_any_file_is_found(harm, copy):
     assert verify(copy) == []
 
 
+def test_a_file_where_a_folder_should_be_is_found(copy):
+    shutil.rmtree(copy / "statistics")
+    (copy / "statistics").touch()
+    problems = verify(copy)
+    assert len(problems) > 10
+    inside, why = f"{copy / 'statistics'}{os.sep}", "cannot be read (Not a directory)"
+    assert all(line.startswith(inside) and line.endswith(why) for line in problems)
+
+
 def test_exchanged_chunks_are_found(copy):
     chunks = copy / "shards" / "000000" / "x" / "indices" / "c"
     first, second = chunks / "0", chunks / "1"

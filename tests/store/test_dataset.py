@@ -280,8 +280,9 @@ def test_finish_refuses_lost_rows_and_entries_that_are_not_counted(tmp_path):
         store_dataset(tmp_path / "b", [("all", np.ones((4, 2)))], [0] * 4, [0], Weighting.named("tfidf"))
     with pytest.raises(DataError, match=r"invalid name of a split: '\.\./x'"):
         store_dataset(tmp_path / "c", [("../x", np.ones((4, 2)))], [0] * 4, [0])
-    with pytest.raises(StoreError, match="labels outside the 1 classes"):
-        store_dataset(tmp_path / "d", [("all", np.ones((4, 2)))], [0, 0, 0, 1], [0])
+    for wrong in (1, -2):  # -1 stands for no label
+        with pytest.raises(StoreError, match="labels outside the 1 classes"):
+            store_dataset(tmp_path / "d", [("all", np.ones((4, 2)))], [0, 0, 0, wrong], [0])
     for name in "abcd":
         assert not (tmp_path / name / "manifest.json").exists()
 

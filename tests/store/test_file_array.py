@@ -38,6 +38,15 @@ def test_it_is_an_array_of_zeros_and_leaves_no_file(tmp_path):
     assert file_array((0, 7), np.float32, tmp_path).shape == (0, 7)
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no list of open files here")
+def test_its_file_is_open_once_and_no_longer_than_the_array(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    arrays = [file_array((10,), np.float64, tmp_path) for _ in range(5)]
+    assert len(os.listdir("/proc/self/fd")) == before + 5
+    del arrays
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_its_elements_are_no_memory_of_the_process(tmp_path):
     before = anonymous()
     array = file_array((1 << 23,), np.float64, tmp_path)

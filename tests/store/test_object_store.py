@@ -13,7 +13,7 @@ from bigmc.errors import DataError, StoreError
 from bigmc.store.block import read_block
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.layout import FileEntry, read_manifest
-from bigmc.store.files.object_store import Address, built, local_file, publish, read_file
+from bigmc.store.files.object_store import Address, built, find, local_file, publish, read_file
 from bigmc.store.files.outputs import IfExists, Output
 from bigmc.store.files.receipt import Receipt
 from bigmc.store.verify import verify
@@ -149,6 +149,7 @@ def test_appended_rows_are_those_of_one_ingest(bucket, tmp_path):
     assert found.n_samples == local.n_samples == 60
     assert content_of(found) == content_of(local)
     assert verify(f"{bucket}/d.bigmc") == []
+    assert [len(find(f"{bucket}/d.bigmc", most)) for most in (None, 0, 1, 2, 3)] == [3, 1, 2, 3, 3]
     appended = Address(f"{bucket}/d.bigmc/appends/000001").sizes("")
     assert "manifest.json" in appended
     content = Address(f"{bucket}/d.bigmc/appends/000001").read("manifest.json")

@@ -13,6 +13,15 @@ from bigmc.store.files.outputs import IfExists, Output, OutputKind, refuse_input
 from bigmc.store.files.receipt import Receipt
 
 
+def test_a_receipt_is_of_the_same_command_inputs_and_options():
+    """Also after it was written: JSON makes lists of tuples."""
+    made = {"command": "predict", "columns": ("a", "b"), "options": {"top": 3}}
+    receipt = Receipt({**made, "columns": ["a", "b"]}, "0" * 64)
+    for known in (receipt, Receipt.from_json(receipt.to_json())):
+        assert known.is_of(made)
+        assert not known.is_of({**made, "options": {"top": 4}})
+
+
 def receipt_of(content: bytes, rejects: bytes | None = None) -> Receipt:
     digests = {
         name: hashlib.sha256(data).hexdigest() for name, data in (("r", content), ("j", rejects or b""))

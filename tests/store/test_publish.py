@@ -6,7 +6,11 @@ import os
 from dataclasses import replace
 
 import numpy as np
+import pytest
+import scipy.sparse as sp
 
+from bigmc.store import publish
+from bigmc.store.block import read_block
 from bigmc.store.files.layout import read_manifest
 
 from .conftest import store_dataset
@@ -59,3 +63,38 @@ def test_files_of_an_earlier_attempt_are_removed(tmp_path):
     assert dataset.n_samples == 12
     assert not list(to.rglob("*.partial"))
     assert [path.name for path in (to / "shards").iterdir()] == ["000000"]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_statistics_are_summed_up_within_the_memory(n_threads, tmp_path, monkeypatch):
+    """Every thread has a block: they take no more than half the memory, and there are two for each thread."""
+    X = sp.random_array((500, 60), density=0.5, rng=np.random.default_rng(0)).tocsr()
+    sizes = []
+
+    def read(*given):
+        block = read_block(*given)
+        sizes.append(block.nbytes)
+        return block
+
+    monkeypatch.setattr(publish, "read_block", read)
+    for memory in (40_000, 1 << 30):
+        sizes.clear()
+        to = tmp_path / f"{memory}.bigmc"
+        dataset = store_dataset(
+            to, [("train", X)], np.arange(500) % 3, ["a", "b", "c"], memory_limit=memory, n_threads=n_threads
+        )
+        assert max(sizes) * n_threads <= memory / 2
+        assert len(sizes) >= (2 * n_threads if n_threads > 1 else 1)
+        assert sum(sizes) >= dataset.decoded_bytes
+    assert n_threads > 1 or len(sizes) == 1  # all at once, with enough memory
+
+
+@pytest.mark.parametrize(("n_features", "stored"), [(20, True), (21, False)])
+def test_statistics_of_more_features_than_are_worth_it_are_not_stored(
+    n_features, stored, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(publish, "SMALL_ENTRIES", 20)
+    monkeypatch.setattr(publish, "SMALL_SHARE", 0)
+    X = np.random.default_rng(0).normal(size=(6, n_features))
+    store_dataset(tmp_path / "d.bigmc", [("train", X)], np.arange(6) % 2, ["a", "b"])
+    assert (tmp_path / "d.bigmc" / "statistics").exists() == stored

@@ -85,5 +85,4 @@ def sum_of_rows(pieces: Sequence[Rows], n_features: int) -> Rows:
     data = np.concatenate([p.data for p in pieces])
     wide = data.astype(np.int32) if data.dtype.kind == "i" else data.astype(np.float64)
     matrix = scipy.sparse.coo_array((wide, (samples, indices)), shape=(n_rows, n_features)).tocsr()
-    matrix.sum_duplicates()
     return Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, n_features)
