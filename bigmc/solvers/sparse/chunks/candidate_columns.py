@@ -128,17 +128,12 @@ class CandidateColumns:
             With norms of the gradients, or estimates of them.
         features : int64 array of shape (n_known,)
             To choose from, in increasing order.
-
-        Returns
-        -------
-        list of int64 arrays
         """
         most = first = self._plan.most_candidates
         if len(state.coef.features) > (_CROWDED if state.history else 1.0) * most:
             most = first = max(most, self._plan.most_by_rows)
         elif not state.history:
-            # at weights of zero: many of them come to nothing, and others come later
-            first = int(_FIRST_SHARE * most)
+            first = self._most_first
         assert state.norms is not None
         norms = state.norms[features].astype(np.float64)
         rank = np.where(state.coef.slots(features) >= 0, np.inf, norms)
@@ -330,7 +325,7 @@ class CandidateColumns:
         written = old.layers if old is not None else []
         kept = all(layer.features is new for layer, new in zip(written, state.layers, strict=False))
         fewer = old is not None and bool(np.isin(features, old.features).all())
-        cut = len(features) == int(_FIRST_SHARE * self._plan.most_candidates)  # as chosen at first
+        cut = not written and len(features) == self._most_first
         n_chunks, most_held = self._room(nnz, len(features), _AFTER if fewer else _CUT if cut else _AT_FIRST)
         if old is not None and fewer:
             n_chunks = min(n_chunks, old.n_chunks)  # they have been in so many
@@ -388,6 +383,11 @@ class CandidateColumns:
             self._plan.shard_parts,
             engine=task.engine,
         )
+
+    @property
+    def _most_first(self) -> int:
+        """First candidates where more are found than there are places: many of them come to nothing."""
+        return int(_FIRST_SHARE * self._plan.most_candidates)
 
     @property
     def _most_gradients(self) -> int:
