@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -91,7 +92,11 @@ def _stop(number: int) -> None:
     if _begun:
         return
     _begun.append(number)
-    shown_again = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
-    reason = STOPS[signal.Signals(number)]
-    os.write(2, f"{shown_again}bigmc: {reason}; the same command resumes where it stopped\n".encode())
-    os._exit(128 + number)
+    try:
+        shown_again = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
+        reason = STOPS[signal.Signals(number)]
+        said = f"{shown_again}bigmc: {reason}; the same command resumes where it stopped\n"
+        if select.select([], [2], [], 0)[1]:  # else the pipe is full, and its reader may have stopped
+            os.write(2, said.encode())
+    finally:  # the signal may have ended the reader as well, and then writing is an error
+        os._exit(128 + number)

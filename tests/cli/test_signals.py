@@ -101,3 +101,24 @@ def test_a_signal_in_the_middle_of_another_one_does_not_keep_the_process():
     )
     assert done.returncode == 143
     assert done.stderr == "bigmc: terminated; the same command resumes where it stopped\n"
+
+
+WITHOUT_READER = """
+import os
+import signal
+import time
+from bigmc.cli.interrupt import stopped_by_signals
+with stopped_by_signals():
+    {pipe}
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(600)
+"""
+CLOSED = "reader, writer = os.pipe(); os.close(reader); os.dup2(writer, 2)"
+FULL = "reader, writer = os.pipe(); os.dup2(writer, 2); os.write(2, bytes(1 << 16))"
+
+
+@pytest.mark.parametrize("pipe", [CLOSED, FULL], ids=["closed", "full"])
+def test_a_signal_ends_a_command_whose_messages_nobody_reads(pipe):
+    """One that ended `2>&1 | tee` as well let the process wait for ever."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_READER.format(pipe=pipe)], env=ENV, timeout=60)
+    assert done.returncode == 143
