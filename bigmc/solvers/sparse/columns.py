@@ -52,19 +52,18 @@ class Columns:
 
     def sizes(self) -> NDArray[np.int64]:
         """Return the number of entries of each column."""
-        sizes: NDArray[np.int64] = (self.indptr[:, self.positions + 1] - self.indptr[:, self.positions]).sum(
-            axis=0
-        )
-        return sizes
+        return self._sizes(self.positions)
 
     def nnz_of(self, chosen: NDArray[np.int64], least: int = 0) -> int:
         """Return the number of entries of those of some columns that have at least `least` of them."""
-        positions = self.positions[chosen]
-        sizes = self.indptr[:, positions + 1] - self.indptr[:, positions]
-        if not least:
-            return int(sizes.sum())
-        whole = sizes.sum(axis=0)
-        return int(whole[whole >= least].sum())
+        sizes = self._sizes(self.positions[chosen])
+        return int(sizes[sizes >= least].sum())
+
+    def _sizes(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        sizes = np.zeros(len(positions), np.int64)
+        for offsets in self.indptr:  # those of all parts at once would be copied three times
+            sizes += offsets[positions + 1] - offsets[positions]
+        return sizes
 
     def choose(self, chosen: NDArray[np.int64]) -> Columns:
         """Return some of the columns, without copying entries."""

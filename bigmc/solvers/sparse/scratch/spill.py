@@ -94,8 +94,10 @@ class Spill:
         self.n_bytes = 0
         self._shard_parts = shard_parts
         self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
-        if max(self._n_parts, shard_parts) > 1 and self._n_parts < _PART_PIECES * shard_parts:
-            # few shards spread evenly over the chunks if these have the same number of pieces of each
+        cuts = shard_parts > 1 or (self._n_parts > 1 and dataset.n_shards <= 2 * _PIECES)
+        if cuts and self._n_parts < _PART_PIECES * shard_parts:
+            # few shards spread evenly over the chunks if these have the same number of pieces of each; many
+            # do anyway, and then a chunk would have offsets of all of them
             self._n_parts = -(-_PART_PIECES * shard_parts // n_chunks) * n_chunks
         self._rows: dict[int, ShardPlaces] = {}
         self.pieces = [
