@@ -97,6 +97,7 @@ def fit(
     overwrite : bool, default=False
         Replace an existing file at ``to``, the search in ``TO.fit`` and the dataset ``TO.dataset`` of other
         data or options, and a fit that had less time. A dataset named with ``dataset`` is never replaced.
+        ``TO.fit`` or ``TO.dataset`` with files that bigmc did not write is refused.
     memory_limit, engine, format, progress
         As for :func:`ingest`.
     **options
@@ -125,8 +126,8 @@ def fit(
     from bigmc.ingestion.hashing.unicode import forget_tables
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
-    from bigmc.store.files.outputs import IfExists, Output, OutputKind, refuse_inputs
-    from bigmc.training.fit import Fit, refuse_other_file
+    from bigmc.store.files.outputs import IfExists
+    from bigmc.training.fit import Fit
     from bigmc.training.label_thresholds import Thresholds
     from bigmc.training.limits import Limits, engine_for, kept_after_freeing, tidy_after
     from bigmc.training.request import FitRequest, Splits
@@ -134,15 +135,8 @@ def fit(
     started = time.monotonic()
     budget.reset_peak()
     given = given_options(options, "fit", signature(fit).parameters)
-    local_folder(to, "a fit")
-    refuse_inputs(to, _files(source))
-    output = Output.at(to)
-    if output.kind is not OutputKind.FILE:
-        raise DataError(f"{to} is not the path of a file", "give the path of a file with --to")
-    target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
     if_exists = IfExists(overwrite)
-    if if_exists is IfExists.REFUSE:
-        refuse_other_file(target)
+    target = _target(to, source, if_exists)
     if label_thresholds not in ("shared", "each"):
         raise DataError(f"label_thresholds is {label_thresholds!r}", "choose shared or each")
     asked_seconds = time_limit_of(time_limit)
@@ -282,6 +276,22 @@ def _raw_data(
     asked: IngestKeywords = {"split": SPLITS, **options}
     limit, engine, progress = resources.memory_limit, resources.engine, resources.progress
     return ingest(source, place, memory_limit=limit, engine=engine, progress=progress, **asked), kinds
+
+
+def _target(to: str | Path, source: Any, if_exists: IfExists) -> Path:
+    """Return where the model is to be written; raise an error if it may not be."""
+    from bigmc.store.files.outputs import IfExists, Output, OutputKind, refuse_inputs
+    from bigmc.training.fit import refuse_other_file
+
+    local_folder(to, "a fit")
+    refuse_inputs(to, _files(source))
+    output = Output.at(to)
+    if output.kind is not OutputKind.FILE:
+        raise DataError(f"{to} is not the path of a file", "give the path of a file with --to")
+    target = output.path if Path(to).is_symlink() else Path(to)  # messages show the given path
+    if if_exists is IfExists.REFUSE:
+        refuse_other_file(target)
+    return target
 
 
 def _own_dataset(to: Path) -> Path:

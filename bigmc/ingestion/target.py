@@ -9,7 +9,7 @@ from bigmc.ingestion.fit_feature_map import MAP
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS
 from bigmc.store.files.atomic import PARTIAL
-from bigmc.store.files.layout import CLASSES, GROUP, MANIFEST, SHARDS, STATISTICS, WIP, read_manifest
+from bigmc.store.files.layout import APPENDS, CLASSES, GROUP, MANIFEST, SHARDS, STATISTICS, WIP, read_manifest
 
 LABELS = "labels.json"
 """File of the bytes of many labels in the work folder, for a resumed run."""
@@ -18,6 +18,8 @@ PARTS, PARTS_WITH_LABELS = "parts", "parts-with-labels"
 """Folders of finished parts: once labels are counted, shares have less for other things, in every part."""
 
 _OWN = {WIP, SHARDS, STATISTICS, CLASSES, GROUP, NAMES, REJECTS}
+WRITTEN = frozenset({*_OWN, MANIFEST, APPENDS})
+"""Names of what ingests and appends leave in the folder of a dataset."""
 _OWN_WORK = {"lock", "plan.json", PARTS, PARTS_WITH_LABELS, LABELS, MAP}
 
 

@@ -7,16 +7,19 @@ saved. Killed at any moment, the same call repeats the same steps and makes the 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from bigmc.errors import DataError, ModelError
 from bigmc.inference.interval import wilson
+from bigmc.ingestion.target import WRITTEN
 from bigmc.model import Model, load_model
 from bigmc.store.files import disk
 from bigmc.store.files.atomic import exclusive, remove_tree
 from bigmc.store.files.outputs import IfExists
 from bigmc.store.files.work_file import read_work_file, write_work_file
+from bigmc.store.files.work_folder import LOCK, holds_only
 from bigmc.training.best_model import check_max_features, check_ridge_memory, linear_winner
 from bigmc.training.choose_again import Choice, choose_again
 from bigmc.training.feature_names import feature_names
@@ -39,6 +42,9 @@ ASKED, RESULT = "asked.json", "result.json"
 HASHING = "hashing.json"
 """File of the hashing that the dataset was made with; it stays as long as that."""
 
+_WRITTEN = (LOCK, "*.json", "*.model", "*.wip")
+"""Names of what fits leave in their folder."""
+
 
 class Fit:
     """One run of `bigmc fit` on a dataset.
@@ -59,7 +65,7 @@ class Fit:
             raise ModelError(f"there is no folder {target.parent}", "create it, or give another --to")
         disk.make_folder(self._folder)
         self._check()
-        with exclusive(self._folder / "lock", target=target):
+        with exclusive(self._folder / LOCK, target=target):
             self._claim()
             made = self._finished()
             result = self._made() if made is None else repeated(made, self._request.limits.asked_seconds)
@@ -138,8 +144,9 @@ class Fit:
 
     def _forget(self) -> None:
         """Remove what an earlier fit left; a killed run leaves its request or result, and is repeated."""
+        _refuse_others(self._folder, _WRITTEN)
         last = [self._folder / name for name in (RESULT, ASKED)]
-        kept = {*last, self._folder / HASHING, self._folder / "lock"}
+        kept = {*last, self._folder / HASHING, self._folder / LOCK}
         for entry in [*({*self._folder.iterdir()} - kept), *last]:
             disk.clear(entry)
 
@@ -214,8 +221,13 @@ def refuse_other_file(target: Path) -> None:
 
 
 def forget_fit(target: Path, folder: Path, dataset: Path) -> None:
-    """Remove what a fit of other data left beside its model, and the dataset that it made."""
-    with exclusive(folder / "lock", target=target):
+    """Remove what a fit of other data left beside its model, and the dataset that it made.
+
+    `ModelError` if there is anything else in these folders.
+    """
+    with exclusive(folder / LOCK, target=target):
+        _refuse_others(folder, _WRITTEN)
+        _refuse_others(dataset, WRITTEN)
         remove_tree(folder)
         remove_tree(dataset)
 
@@ -227,6 +239,12 @@ def _is_of_fit(target: Path, dataset: str | None = None) -> bool:
     except ModelError:
         return False
     return "search" in params and dataset in (None, params.get("dataset"))
+
+
+def _refuse_others(folder: Path, own: Iterable[str]) -> None:
+    """Raise a `ModelError` if a folder that is to be replaced has what bigmc did not write."""
+    if not holds_only(folder, own):
+        raise ModelError(f"{folder} has files that are not of bigmc", "move them, or give another --to")
 
 
 def _taken(target: Path) -> ModelError:

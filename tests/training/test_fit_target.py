@@ -179,3 +179,22 @@ def test_overwrite_keeps_the_rows_that_it_reads_and_a_named_dataset(rows, tmp_pa
     with pytest.raises(DataError, match=r"the dataset .*named was made with other parameters"):
         bigmc.fit(moved, tmp_path / "m", dataset=named, overwrite=True, **{**QUICKLY, "hash_bits": 7})
     assert {**contents(tmp_path), **before} == before
+
+
+@pytest.mark.parametrize("folder", ["m.fit", "m.dataset"])
+def test_overwrite_removes_no_folder_with_files_of_others(rows, folder, tmp_path):
+    fit_other_rows(rows, tmp_path / "m")
+    (tmp_path / folder / "mine.txt").write_text("mine")
+    before = contents(tmp_path)
+    with pytest.raises(ModelError, match=rf"{folder} has files that are not of bigmc"):
+        bigmc.fit(rows, tmp_path / "m", overwrite=True, **QUICKLY)
+    assert {**contents(tmp_path), **before} == before
+
+
+def test_overwrite_removes_no_search_beside_files_of_others(rows, tmp_path):
+    bigmc.fit(rows, tmp_path / "m", **QUICKLY)
+    (tmp_path / "m.fit" / "mine.txt").write_text("mine")
+    before = contents(tmp_path)
+    with pytest.raises(ModelError, match=r"m\.fit has files that are not of bigmc"):
+        bigmc.fit(rows, tmp_path / "m", max_features=2, overwrite=True, **QUICKLY)
+    assert {**contents(tmp_path), **before} == before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -68,7 +68,15 @@ class WorkFolder:
         return any(entry.name != LOCK and entry.stat().st_size for entry in self.path.iterdir())
 
     def _is_own(self) -> bool:
-        if not self.path.is_dir():
-            return not self.path.exists()
-        own = (LOCK, f"*{PARTIAL}", *self.own)
-        return all(any(fnmatch(entry.name, name) for name in own) for entry in self.path.iterdir())
+        return holds_only(self.path, (LOCK, *self.own))
+
+
+def holds_only(folder: Path, names: Iterable[str]) -> bool:
+    """Return whether all that a folder has is half-written or has one of these names, or patterns of them.
+
+    Without a folder that is so.
+    """
+    if not folder.is_dir():
+        return not folder.exists()
+    own = (f"*{PARTIAL}", *names)
+    return all(any(fnmatch(entry.name, name) for name in own) for entry in folder.iterdir())
