@@ -22,10 +22,12 @@ _SWEEPS, _LEAST_OF_SWEEPS = 0.6, 1.0
 #: falls: what holds them is the root of a sum of squares (`stochastic_rounds`), and more samples need less of
 #: it. With a thousand samples 1.0 was best of 0.4 and 1.0, with a million 0.4.
 _STEPS, _SAMPLES, _POWER = 1.0, 1000, 0.125
-#: The factor after a round.
+#: Least and largest share of the way of sweeps by which the damping is divided.
+_SHARE = (0.25, 1.4)
+#: The factor after stochastic steps.
 _DECAY = 0.7
-#: Of stochastic steps: shares of what the round before gained, with less than which the damping stays as it
-#: is, or grows; and what it is at least, in units of one with which a round came to worse weights.
+#: Of these: shares of what the round before gained, with less than which the damping stays as it is, or
+#: grows; and what it is at least, in units of one with which a round came to worse weights.
 _FAIR, _POOR, _ABOVE_WORSE = 0.3, 0.1, 1.5
 #: The least damping, and its factor where a round gained nothing.
 _LEAST, _GROWTH = 0.02, 2.0
@@ -49,10 +51,17 @@ def begin(state: State, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
     state.least_damping = _LEAST
 
 
-def lower(state: State, kind: RoundKind, gain: float) -> None:
-    """Set the damping after a round that gained this share of the objective; the state has the last gain."""
-    steady = state.gain > 1.0 or gain >= _FAIR * state.gain  # there was none before, or noise takes little
-    if kind is RoundKind.SWEEPS or steady:
+def follow_sweeps(state: State, share: float) -> None:
+    """Set the damping after a round of sweeps, after this share of whose way the objective was least.
+
+    With less than all of it steps were too long for what chunks get wrong; with more they were too short.
+    """
+    state.damping = max(state.least_damping, state.damping / float(np.clip(share, *_SHARE)))
+
+
+def lower(state: State, gain: float) -> None:
+    """Set the damping after stochastic steps that gained this share; the state has the gain before."""
+    if state.gain > 1.0 or gain >= _FAIR * state.gain:  # there was none before, or noise takes little
         factor = _DECAY
     elif gain >= _POOR * state.gain:
         factor = 1.0
@@ -61,10 +70,9 @@ def lower(state: State, kind: RoundKind, gain: float) -> None:
     state.damping = max(state.least_damping, factor * state.damping)
 
 
-def grow(state: State, kind: RoundKind) -> None:
-    """Set the damping after a round whose weights were worse than those before."""
-    if kind is RoundKind.STOCHASTIC:
-        state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
+def grow(state: State) -> None:
+    """Set the damping after stochastic steps whose weights were worse than those before."""
+    state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
     state.damping *= _GROWTH
 
 

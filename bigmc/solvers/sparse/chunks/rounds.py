@@ -3,7 +3,8 @@
 The columns of the candidates, features that may get weights, are compressed in memory or in a scratch file,
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
 loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
-gradient at the trial, a mean of what the last rounds came to (`anderson`), kept if its objective is lower.
+gradient at the trial, a mean of what the last rounds came to (`anderson`), kept if its objective is lower;
+else the best weights on the way to it are the next trial (`interpolation`).
 With one chunk a round finds the optimum; with more candidates than sweeps can hold it takes stochastic steps.
 """
 
@@ -27,6 +28,7 @@ from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.chunks.corrected_loss import Weights, descend, improve, violation_to_reach
 from bigmc.solvers.sparse.chunks.evaluation import Evaluation
 from bigmc.solvers.sparse.chunks.figures import figures_of_pass, figures_of_round
+from bigmc.solvers.sparse.chunks.interpolation import best_share, between
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights, follow_chunks
@@ -143,7 +145,8 @@ class ChunkRounds:
     def _first_layer(self) -> None:
         """Choose the first candidates where there are no weights, by gradients of some shards.
 
-        Where their columns do not fit, a read along all samples gives weights and fewer of them.
+        Where their columns do not fit, a read along all samples gives weights and fewer of them; else steps
+        along the chunks do, if there are several.
         """
         state, norms = self.state, self._norms
         assert state.anchor is not None
@@ -162,16 +165,12 @@ class ChunkRounds:
             self._tell()
         else:
             self._write()
-            self._norms = Norms.EXACT
-            self._first_steps()
+            self._norms, spill = Norms.EXACT, self._columns.spill
+            if spill.n_chunks > 1:
+                start = state.intercept
+                state.coef, state.intercept = follow_chunks(self._task, spill, start, self._plan.row_bytes)
+            self._evaluate(state.anchor)
             state.rounds, state.gain = 1, math.inf
-
-    def _first_steps(self) -> None:
-        """Evaluate the weights after stochastic steps along the chunks, if there are several."""
-        state, spill, row_bytes = self.state, self._columns.spill, self._plan.row_bytes
-        if spill.n_chunks > 1:
-            state.coef, state.intercept = follow_chunks(self._task, spill, state.intercept, row_bytes)
-        self._evaluate(state.anchor)
 
     def _evaluate(self, before: Evaluated | None = None) -> None:
         """Measure objective and gradient of the candidates at the weights, or at better ones before."""
@@ -248,9 +247,9 @@ class ChunkRounds:
         return certified
 
     def _record(self, measured: Conditions) -> None:
-        history = self.state.history
-        history.append(figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept))
-        self._task.context.progress(pass_progress(history[-1], self._max_passes))
+        figures = figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept)
+        self.state.history.append(figures)
+        self._task.context.progress(pass_progress(figures, self._max_passes))
 
     def _write(self) -> None:
         """Bring the columns up to the layers of the state, which counts as read and written."""
@@ -291,10 +290,9 @@ class ChunkRounds:
         """Move to the optimum of the candidates: the one chunk has all samples."""
         state, task, anchor = self.state, self._task, self.state.anchor
         assert anchor is not None
-        weights = Weights.of(anchor.coef, anchor.intercept, state.layers)
-        chunk = self._columns.spill.chunk(0)
-        target, newton_bytes = violation_to_reach(task, anchor, state.layers), self._plan.newton_bytes
-        state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
+        weights, chunk = Weights.of(anchor.coef, anchor.intercept, state.layers), self._columns.spill.chunk(0)
+        target = violation_to_reach(task, anchor, state.layers)
+        state.n_iter += descend(task, chunk, weights, target, state.n_iter, self._plan.newton_bytes)
         reached = None
         if weights.finite:
             evaluation = Evaluation(task, state.layers, weights.coef(task.width), weights.intercept)
@@ -318,12 +316,25 @@ class ChunkRounds:
                 evaluation.add(chunk)
             if weights.finite:
                 state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
-        good = self._accept(evaluation.result()) if evaluation else True
-        state.trial = good and weights.finite
+        if evaluation and not self._accept_or_retreat(evaluation.result()):
+            return
+        state.trial = weights.finite
+        if not state.trial:
+            return damping.follow_sweeps(state, 0.0)
+        take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
+
+    def _accept_or_retreat(self, reached: Evaluated) -> bool:
+        """Accept the trial of sweeps, or let the next be the best weights on the way to it."""
+        state, anchor = self.state, self.state.anchor
+        assert anchor is not None
+        share = best_share(self._task, anchor, reached, joined(state))
+        damping.follow_sweeps(state, share)
+        if self._accept(reached):
+            return True
+        state.trial = 0.0 < share < 1.0
         if state.trial:
-            take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
-        elif good:
-            damping.grow(state, self._columns.round_kind(state))
+            state.coef, state.intercept = between(anchor, reached, share)
+        return False
 
     def _follow(self) -> None:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
@@ -339,20 +350,22 @@ class ChunkRounds:
         coef, intercept = follow_rows(task, spill, state.anchor, damped, self._plan.row_bytes)
         state.trial = bool(np.isfinite(coef.rows).all() and np.isfinite(intercept).all())
         if not state.trial:
-            return damping.grow(state, self._columns.round_kind(state))
+            return damping.grow(state)
         state.coef, state.intercept = coef, intercept
 
     def _accept(self, reached: Evaluated | None) -> bool:
-        """Accept weights whose objective is no larger; else increase the damping."""
+        """Accept weights whose objective is no larger; stochastic steps are damped by what they gained."""
         state, anchor = self.state, self.state.anchor
         assert anchor is not None
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-            damping.grow(state, self._columns.round_kind(state))
+            if self._columns.by_rows(state):
+                damping.grow(state)
             state.past = []
             return False
         gain = 1.0 - reached.objective / anchor.objective
-        damping.lower(state, self._columns.round_kind(state), gain)
+        if self._columns.by_rows(state):
+            damping.lower(state, gain)
         state.gain, state.anchor = gain, reached
         self._tell()
         return True
