@@ -28,11 +28,11 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.plain_labels import plain_labels
 from bigmc.store.weighting import Weighting
-from bigmc.training.best_model import best_model
-from bigmc.training.limits import Limits
 from bigmc.training.pilot import choose_for_texts
 from bigmc.training.pilot_rows import PILOT_ROWS, PilotRows
-from bigmc.training.trials import Course
+from bigmc.training.search.best_model import best_model
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.trials import Course
 
 _COLUMN = "text"
 _SEED = 0x9170

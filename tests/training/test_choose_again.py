@@ -10,9 +10,9 @@ from sklearn.metrics import accuracy_score
 import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.store.sample import draw_rows
-from bigmc.training import fit, fit_search, unseen_rows
-from bigmc.training.fit_models import FitModels
-from bigmc.training.search import Search
+from bigmc.training.fit import find_winner, fit, unseen_rows
+from bigmc.training.fit.models import FitModels
+from bigmc.training.search.search import Search
 
 RNG = np.random.default_rng(8)
 
@@ -36,7 +36,7 @@ def table(n):
 def misled(request, tmp_path, monkeypatch):
     """A table with the options to fit it, a folder, and searches that end with far too strong a ridge."""
     monkeypatch.setattr(unseen_rows, "FEWEST_JUDGES", 20)
-    monkeypatch.setattr(fit_search, "may_boost", lambda request: False)
+    monkeypatch.setattr(find_winner, "may_boost", lambda request: False)
     frame = request.param(900)
     own = {"text": "text"} if "text" in frame else {"dense": list("abcd")}
     original = Search.run

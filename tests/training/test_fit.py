@@ -15,12 +15,12 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file
-from bigmc.training import fit_models
-from bigmc.training.folds import cross_validated
-from bigmc.training.limits import Limits
-from bigmc.training.search import Search
-from bigmc.training.trials import HINGE, Candidate
-from bigmc.training.validation import Validation
+from bigmc.training.fit import models
+from bigmc.training.search.folds import cross_validated
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.search import Search
+from bigmc.training.search.trials import HINGE, Candidate
+from bigmc.training.search.validation import Validation
 
 pytestmark = pytest.mark.slow
 
@@ -272,13 +272,13 @@ def test_sets_of_labels(tmp_path):
 
 
 def test_a_time_limit_ends_the_search_but_not_the_training(tmp_path, monkeypatch):
-    train, left = fit_models.train_with_size, []
+    train, left = models.train_with_size, []
 
     def timed(samples, winner, engine, start, ends, after):
         left.append(ends - time.monotonic())
         return train(samples, winner, engine, start, ends, after)
 
-    monkeypatch.setattr(fit_models, "train_with_size", timed)
+    monkeypatch.setattr(models, "train_with_size", timed)
     result = bigmc.fit(
         documents(),
         tmp_path / "m",

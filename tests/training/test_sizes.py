@@ -20,15 +20,22 @@ from bigmc.options.learners import BoostOptions
 from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
-from bigmc.training.boosting_rounds import Boosting
-from bigmc.training.fit import Fit
-from bigmc.training.fit_search import choose_winner
-from bigmc.training.limits import Limits
-from bigmc.training.request import FitRequest, Splits
-from bigmc.training.search import Search
-from bigmc.training.sizes import Duals, DualsAfter, by_norm, smallest_good, train_with_size, with_shared_scale
-from bigmc.training.trials import Candidate, Course, Size, Trial
-from bigmc.training.winner import Winner
+from bigmc.training.boosting.rounds import Boosting
+from bigmc.training.fit.find_winner import choose_winner
+from bigmc.training.fit.fit import Fit
+from bigmc.training.fit.request import FitRequest, Splits
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.search import Search
+from bigmc.training.search.sizes import (
+    Duals,
+    DualsAfter,
+    by_norm,
+    smallest_good,
+    train_with_size,
+    with_shared_scale,
+)
+from bigmc.training.search.trials import Candidate, Course, Size, Trial
+from bigmc.training.search.winner import Winner
 
 N_ROWS, N_CLASSES, N_FEATURES = 500, 5, 1500
 SPLITS = Splits("train", "test", True)
