@@ -33,13 +33,13 @@ SPLITS = {"train": 0.9, "test": 0.1}
 """Default splits of raw data."""
 
 FIRST_FIT = "bigmc.api.first_fit"
-"""Program that compiles meanwhile."""
+"""Module that a second process runs to compile the kernels of a first fit."""
 
 KINDS: Mapping[str, Sequence[str]] = {
     "texts": ("text",),
     "numbers": ("dense", "numeric", "categorical", "one_hot", "date", "dates"),
 }
-"""What kinds of columns are for the program, as named in options of ingest and in datasets."""
+"""Arguments of that module, and the options of ingest, or features of a dataset, that each is for."""
 
 
 def fit(

@@ -22,7 +22,7 @@ SMALL_SCORES = 4 << 20
 _SAMPLE_MEMORY = 0.75
 #: Shares that are tried: the first, and each in units of the one before.
 _LARGEST_SHARE, _NEXT_SHARE = 0.5, 0.75
-#: Room for samples that are drawn beyond the share.
+#: Memory for samples that are drawn beyond the share.
 _SAMPLE_MARGIN = 1.1
 #: Share of samples in memory that training on all of them starts with.
 _START_SHARE = 0.125

@@ -1,4 +1,4 @@
-"""Training rows that are the only one of their label: nothing can be learned of them."""
+"""Training rows that are the only one of their label: nothing can be learned from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit is asked for."""
+"""The request of a fit: data, target, splits and limits."""
 
 from __future__ import annotations
 

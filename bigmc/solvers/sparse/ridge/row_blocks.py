@@ -168,7 +168,7 @@ class RowBlockDescent:
         self._forget()
 
     def resume(self, saved: Packed) -> None:
-        """Go on from a saved state; begin anew if its dual variables are in another order."""
+        """Resume from a saved state; begin anew if its dual variables are in another order."""
         meta, arrays = saved
         if meta.get("n_groups", 0) != self._n_groups:
             self.start()
