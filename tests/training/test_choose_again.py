@@ -42,10 +42,10 @@ def misled(request, tmp_path, monkeypatch):
     original = Search.run
 
     def run(search, rival=None):
-        course = original(search, rival)
-        poor = search.trial_of(replace(course.trials[0].candidate, ridge=3e4))
+        searched = original(search, rival)
+        poor = search.trial_of(replace(searched.trials[0].candidate, ridge=3e4))
         # as if the search had seen a part of the rows
-        return course._replace(best=poor, n_rows=course.n_rows - 1)
+        return searched._replace(best=poor, n_rows=searched.n_rows - 1)
 
     monkeypatch.setattr(Search, "run", run)
     return frame, {**own, "label": "label", "memory_limit": "1GB"}, tmp_path

@@ -17,18 +17,18 @@ from bigmc.training.search.best_model import linear_winner, with_class_scales
 from bigmc.training.search.class_scales import ClassScales
 from bigmc.training.search.limits import tidy_after
 from bigmc.training.search.search import Search
-from bigmc.training.search.trials import Course, Size, better
+from bigmc.training.search.trials import SearchResult, Size, better
 from bigmc.training.search.winner import Winner
 
 SCALES, SUM = "scales.json", "sum.json"
 
 
-class Found(NamedTuple):
-    """What a search found.
+class FoundWinner(NamedTuple):
+    """The winner of a search, and what led to it.
 
     Attributes
     ----------
-    course : Course
+    searched : SearchResult
         The trials of linear models.
     winner : Winner
     rivals : mapping of str to float
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     notes : list of str
     """
 
-    course: Course
+    searched: SearchResult
     winner: Winner
     rivals: Mapping[str, float]
     lacked_time: bool
@@ -47,10 +47,10 @@ class Found(NamedTuple):
     @property
     def cross_validated(self) -> bool:
         """Whether every row was held out once."""
-        return self.course.n_held_out == self.course.n_rows
+        return self.searched.n_held_out == self.searched.n_rows
 
 
-def find_winner(request: FitRequest, models: FitModels) -> Found:
+def find_winner(request: FitRequest, models: FitModels) -> FoundWinner:
     """Search for the best learner; `models` keeps the dual variables of the best linear one to start from."""
     search = Search(
         request.train,
@@ -64,15 +64,15 @@ def find_winner(request: FitRequest, models: FitModels) -> Found:
     boosts = may_boost(request)
     boosted = choose_boosting(search, request.data, request.folder) if boosts else None
     notes = _without_boosting(search) if boosts and boosted is None else []
-    course = search.run(None if boosted is None else boosted.trial.quality)
-    summed = None if boosted is None else add_up(search, course.best, boosted, request.folder / SUM)
-    course = course._replace(sizes=search.sizes(course.best.candidate))
-    if course.sizes:
-        models.searched = search.validation.duals(course.best.candidate)
-        models.searched_settings = course.best.candidate
-    winner, rivals = choose_winner(request, course, boosted, summed)
-    winner = _class_scaled(request, winner, search, course)
-    return Found(course, winner, rivals, search.lacked_time, notes)
+    searched = search.run(None if boosted is None else boosted.trial.quality)
+    summed = None if boosted is None else add_up(search, searched.best, boosted, request.folder / SUM)
+    searched = searched._replace(sizes=search.sizes(searched.best.candidate))
+    if searched.sizes:
+        models.duals_of_search = search.validation.duals(searched.best.candidate)
+        models.settings_of_search = searched.best.candidate
+    winner, rivals = choose_winner(request, searched, boosted, summed)
+    winner = _class_scaled(request, winner, search, searched)
+    return FoundWinner(searched, winner, rivals, search.lacked_time, notes)
 
 
 def may_boost(request: FitRequest) -> bool:
@@ -82,13 +82,13 @@ def may_boost(request: FitRequest) -> bool:
 
 
 def choose_winner(
-    request: FitRequest, course: Course, boosted: Boosting | None, summed: Sum | None
+    request: FitRequest, searched: SearchResult, boosted: Boosting | None, summed: Sum | None
 ) -> tuple[Winner, dict[str, float]]:
     """Return the best of the linear model of a search, boosting, and their sum, and the quality of each."""
-    linear = linear_winner(course, request.data, request.limits)
+    linear = linear_winner(searched, request.data, request.limits)
     if boosted is None:
         return linear, {}
-    whole, n = course.best, course.n_held_out
+    whole, n = searched.best, searched.n_held_out
     best_linear = whole if linear.size is None else better(whole, linear.size.trial(whole), n)
     rivals = {"sparse": best_linear.quality, "boost": boosted.trial.quality}
     of_trees = Winner("boost", None, boosted.trial.calibration, boosting=boosted.options)
@@ -104,11 +104,11 @@ def choose_winner(
     return Winner("sum", None, calibration, parts=both, part_weights=summed.weights), rivals
 
 
-def _class_scaled(request: FitRequest, winner: Winner, search: Search, course: Course) -> Winner:
+def _class_scaled(request: FitRequest, winner: Winner, search: Search, searched: SearchResult) -> Winner:
     """Return the winner with the scales of its classes, found before if the run was killed since."""
 
     def found() -> Mapping[str, Any]:
-        chosen = with_class_scales(winner, search, course.best.seconds)
+        chosen = with_class_scales(winner, search, searched.best.seconds)
         return {"scales": chosen.class_scales, "calibration": chosen.calibration.to_dict()}
 
     fields = made_once(request.folder / SCALES, found, request.folder)

@@ -22,7 +22,7 @@ from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.store.files.work_folder import LOCK, holds_only
 from bigmc.training.feature_names import feature_names
 from bigmc.training.fit.choose_again import Choice, choose_again
-from bigmc.training.fit.find_winner import Found, find_winner
+from bigmc.training.fit.find_winner import FoundWinner, find_winner
 from bigmc.training.fit.lone_labels import doubts, refuse_numbers
 from bigmc.training.fit.models import FitModels
 from bigmc.training.fit.more_rounds import with_more_rounds
@@ -34,7 +34,7 @@ from bigmc.training.results import FitResult, Measured
 from bigmc.training.search.best_model import check_max_features, check_ridge_memory, linear_winner
 from bigmc.training.search.label_thresholds import Thresholds
 from bigmc.training.search.limits import tidy_after
-from bigmc.training.search.trials import Course, Size
+from bigmc.training.search.trials import SearchResult, Size
 from bigmc.training.search.winner import Winner
 
 ASKED, RESULT = "asked.json", "result.json"
@@ -94,7 +94,7 @@ class Fit:
         request, models = self._request, self._models
         found = find_winner(request, models)
         tidy_after(request.data)
-        unseen = self._unseen(found.course)
+        unseen = self._unseen(found.searched)
         choice = self._choice(found, unseen)
         measured = self._measured(choice, unseen)
         winner, refits = choice.winner, request.refits and models.has_time
@@ -102,7 +102,7 @@ class Fit:
         if unseen is not None and refits and not found.cross_validated:
             winner = unseen.calibrated(winner, models.tested(winner))
         model = models.whole(winner) if refits else models.tested(winner)
-        self._save(model, found.course, winner, "all" if refits else request.splits.train)
+        self._save(model, found.searched, winner, "all" if refits else request.splits.train)
         notes = [*notes_on(model, winner, models.n_rows), *found.notes, *choice.notes, *doubts(request.train)]
         if models.has_time:  # it reads all rows once more
             notes += repeated_rows(request.train, request.test, request.limits.memory)
@@ -155,18 +155,18 @@ class Fit:
         for leftover in [*self._folder.glob("*.model"), *self._folder.glob("*.wip")]:
             disk.try_clear(leftover) if leftover.is_dir() else disk.unlink(leftover)
 
-    def _unseen(self, course: Course) -> UnseenRows | None:
+    def _unseen(self, searched: SearchResult) -> UnseenRows | None:
         """Return the test rows, if there are any."""
         request = self._request
         if request.test is None:
             return None
-        others = request.train.n_samples - course.n_rows
+        others = request.train.n_samples - searched.n_rows
         return UnseenRows(request.test, request.splits.thresholds, request.limits, request.resources, others)
 
-    def _choice(self, found: Found, unseen: UnseenRows | None) -> Choice:
+    def _choice(self, found: FoundWinner, unseen: UnseenRows | None) -> Choice:
         """Return the winner and the plain ridge model, compared again where there are rows for that."""
-        first = found.course.trials[0]
-        by_duals = linear_winner(found.course, self._request.data, self._request.limits).size is not None
+        first = found.searched.trials[0]
+        by_duals = linear_winner(found.searched, self._request.data, self._request.limits).size is not None
         plain = Winner.of(first, Size.whole(first) if by_duals else None)
         if unseen is None or not unseen.judges:
             return Choice(found.winner, plain, [])
@@ -194,7 +194,7 @@ class Fit:
         first = {"by": by, by: figures[by], "interval": wilson(figures[by], figures["n_samples"])}
         return {"test": {**first, **figures}, "baselines": shares}
 
-    def _save(self, model: Model, course: Course, winner: Winner, split: str) -> None:
+    def _save(self, model: Model, searched: SearchResult, winner: Winner, split: str) -> None:
         data = self._request.data
         names = feature_names(data, model.used_features, self._request.limits.memory // 16)
         params = {
@@ -202,8 +202,8 @@ class Fit:
             "learner": winner.kind,
             "dataset": data.identity,
             "split": split,
-            "search": [{**trial.to_dict(), "seconds": 0.0} for trial in course.trials],
-            "sizes": [asdict(size) for size in course.sizes],
+            "search": [{**trial.to_dict(), "seconds": 0.0} for trial in searched.trials],
+            "sizes": [asdict(size) for size in searched.sizes],
         }
         if winner.candidate is not None and winner.candidate.weighting is not None:
             params["weighting"] = winner.candidate.weighting

@@ -73,9 +73,9 @@ class FitModels:
 
     Attributes
     ----------
-    searched : Duals or None
+    duals_of_search : Duals or None
         Dual variables of the search's best model, to start the first training from.
-    searched_settings : Candidate or None
+    settings_of_search : Candidate or None
         The settings of that model.
     n_rows : int or None
         Number of rows that the last training had time for; None if it learned from all.
@@ -85,8 +85,8 @@ class FitModels:
         self._request, self._folder = request, request.folder
         self._deadlines = Deadlines(request.limits.seconds)
         self._tested: Duals | None = None
-        self.searched: Duals | None = None
-        self.searched_settings: Candidate | None = None
+        self.duals_of_search: Duals | None = None
+        self.settings_of_search: Candidate | None = None
         self.n_rows: int | None = None
 
     @property
@@ -104,7 +104,7 @@ class FitModels:
             parts = [self.tested(part) for part in winner.parts]
             return SumModel.of(parts, np.array(winner.part_weights))
         if winner.size is not None:
-            return self._sized("measured", winner, self._request.train, self.searched, DualsAfter.KEPT)
+            return self._sized("measured", winner, self._request.train, self.duals_of_search, DualsAfter.KEPT)
         return self._trained("measured", winner, self._request.train)
 
     def tested_on_all(self, winner: Winner) -> Model | None:
@@ -121,7 +121,7 @@ class FitModels:
             return SumModel.of([self.whole(part) for part in winner.parts], np.array(winner.part_weights))
         if winner.size is not None:
             # those of other settings are not kept, and a killed run must start from the same
-            searched = winner.candidate == self.searched_settings
+            searched = winner.candidate == self.settings_of_search
             duals, self._tested = self._placed(self._duals(winner)) if searched else None, None
             return self._sized("whole", winner, self._request.data, duals)
         warm = winner.candidate is not None and not winner.candidate.is_ridge_hinge
@@ -137,7 +137,7 @@ class FitModels:
         if other.size is None:
             model = self._trained("measured", other, self._request.train)
         else:
-            start = self.searched if winner.size is None else self._duals(winner)
+            start = self.duals_of_search if winner.size is None else self._duals(winner)
             model = self._sized("measured", other, self._request.train, start)
         self.n_rows = n_rows  # that of the winner
         return model
@@ -146,7 +146,7 @@ class FitModels:
         """Return the dual variables of the tested model, to start similar models from."""
         if self._tested is None:  # after a kill the stored model is without them
             assert winner.candidate is not None
-            rows, start = winner.samples(self._request.train), self.searched
+            rows, start = winner.samples(self._request.train), self.duals_of_search
             self._tested = Duals(descend_all(rows, winner.candidate, self._request.engine, start).duals())
         return self._tested
 
@@ -170,7 +170,7 @@ class FitModels:
         if not file.exists():
             trained = self._train_sized(winner, samples, start, after)
             if after is DualsAfter.KEPT:
-                self._tested, self.searched = trained.duals, None
+                self._tested, self.duals_of_search = trained.duals, None
             trained.model.save(file, deflation=QUICK_DEFLATION)
             del trained  # frees it before the model is read from the file
         model = load_model(file)

@@ -6,13 +6,13 @@ import math
 from pathlib import Path
 
 from bigmc.model import Model
-from bigmc.training.fit.find_winner import Found
+from bigmc.training.fit.find_winner import FoundWinner
 from bigmc.training.results import FitResult, Measured
 from bigmc.training.search.winner import Winner
 
 
 def result_of(
-    model: Model, target: Path, winner: Winner, found: Found, measured: Measured, notes: list[str]
+    model: Model, target: Path, winner: Winner, found: FoundWinner, measured: Measured, notes: list[str]
 ) -> FitResult:
     """Return the result of a fit.
 
@@ -22,13 +22,13 @@ def result_of(
     target : Path
         Where it is saved.
     winner : Winner
-    found : Found
+    found : FoundWinner
         By the search.
     measured : Measured
         On the test rows.
     notes : list of str
     """
-    course = found.course
+    searched = found.searched
     return {
         "model": str(target),
         "learner": winner.kind,
@@ -41,15 +41,15 @@ def result_of(
                 "n_nonzero_features": trial.n_features,
                 "seconds": trial.seconds,
             }
-            for trial in course.trials
+            for trial in searched.trials
         ],
         "sizes": [
             {"n_features": size.n_features, "quality": size.quality, "log_loss": size.log_loss}
-            for size in course.sizes
+            for size in searched.sizes
         ],
-        "ended": course.ended,
-        "n_search_rows": course.n_rows,
-        "n_held_out": course.n_held_out,
+        "ended": searched.ended,
+        "n_search_rows": searched.n_rows,
+        "n_held_out": searched.n_held_out,
         "objective": model.objective if math.isfinite(model.objective) else None,
         "certificate": {k: v if math.isfinite(v) else None for k, v in model.certificate.items()},
         "n_nonzero_features": len(model.used_features),

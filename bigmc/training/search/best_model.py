@@ -22,7 +22,7 @@ from bigmc.training.search.limits import Limits
 from bigmc.training.search.ridges import Ridges
 from bigmc.training.search.search import Search
 from bigmc.training.search.sizes import smallest_good, train_with_size
-from bigmc.training.search.trials import Course, first_candidate, weighted
+from bigmc.training.search.trials import SearchResult, first_candidate, weighted
 from bigmc.training.search.validation import SCALED_FOLDS
 from bigmc.training.search.winner import Winner
 
@@ -42,13 +42,13 @@ def check_max_features(data: Dataset, limits: Limits) -> None:
         )
 
 
-def linear_winner(course: Course, data: Dataset, limits: Limits) -> Winner:
+def linear_winner(searched: SearchResult, data: Dataset, limits: Limits) -> Winner:
     """Return the best linear learner of a search, with the fewest features without loss of accuracy."""
     fits = DualDescent.memory(data) <= limits.memory
-    if not (course.sizes and fits):
-        return Winner.of(course.best, None, limits.max_features)
-    size = smallest_good(course.sizes, limits.max_features, course.n_held_out)
-    return Winner.of(course.best, size, limits.max_features)
+    if not (searched.sizes and fits):
+        return Winner.of(searched.best, None, limits.max_features)
+    size = smallest_good(searched.sizes, limits.max_features, searched.n_held_out)
+    return Winner.of(searched.best, size, limits.max_features)
 
 
 def with_class_scales(winner: Winner, search: Search, trial_seconds: float) -> Winner:
@@ -106,19 +106,19 @@ def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
         raise error from None  # blocks or chunks of the rows work with less than all at once
 
 
-def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[Course, Model]:
+def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[SearchResult, Model]:
     """Search, and train the best settings on all samples; the calibration is that of the search.
 
     `DataError`, `MemoryLimitError` as for `check_max_features`, or if the memory limit is too small.
     """
     check_max_features(data, limits)
     search = Search(data, engine, limits)
-    course = search.run()
-    course = course._replace(sizes=search.sizes(course.best.candidate))
-    winner = with_class_scales(linear_winner(course, data, limits), search, course.best.seconds)
+    searched = search.run()
+    searched = searched._replace(sizes=search.sizes(searched.best.candidate))
+    winner = with_class_scales(linear_winner(searched, data, limits), search, searched.best.seconds)
     if winner.size is None:
         samples = winner.samples(data)
         learner = learner_of(winner.options(samples))
-        return course, winner.completed(learner.train(samples, Resources(engine, limits.memory)).model)
-    start = search.validation.duals(course.best.candidate)
-    return course, winner.completed(train_with_size(data, winner, engine, start).model)
+        return searched, winner.completed(learner.train(samples, Resources(engine, limits.memory)).model)
+    start = search.validation.duals(searched.best.candidate)
+    return searched, winner.completed(train_with_size(data, winner, engine, start).model)

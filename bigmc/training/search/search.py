@@ -26,7 +26,7 @@ from bigmc.training.search.label_thresholds import Thresholds
 from bigmc.training.search.limits import FEWEST_SECONDS, Limits
 from bigmc.training.search.trials import (
     Candidate,
-    Course,
+    SearchResult,
     Size,
     Trial,
     better,
@@ -108,7 +108,7 @@ class Search:
         sampled = self.validation.sample.nnz
         self._n_trials_to_come = limits.trainings * dataset.nnz / max(sampled, 1)
 
-    def run(self, rival: float | None = None) -> Course:
+    def run(self, rival: float | None = None) -> SearchResult:
         """Try candidates until none is better, or time is up.
 
         Parameters
@@ -121,15 +121,17 @@ class Search:
         try:
             best = self.trial_of(self.first)
             if rival is not None and 1.0 - best.quality >= FAR_BEHIND * (1.0 - rival):
-                return self._course(self._best(), "no linear model comes near to boosting")
+                return self._result(self._best(), "no linear model comes near to boosting")
             for stage in (self._weighting, self._ridge, self._close_weightings, self._loss, self._penalty):
                 best = stage(best)
         except _TimeIsOver:
             best, ended, self.lacked_time = self._best(), "its time was over", True
-        return self._course(best, ended)
+        return self._result(best, ended)
 
-    def _course(self, best: Trial, ended: str) -> Course:
-        return Course(tuple(self._trials), best, self.validation.n_rows, self.validation.n_held_out, ended)
+    def _result(self, best: Trial, ended: str) -> SearchResult:
+        return SearchResult(
+            tuple(self._trials), best, self.validation.n_rows, self.validation.n_held_out, ended
+        )
 
     def sizes(self, candidate: Candidate) -> tuple[Size, ...]:
         """Return the quality by number of features, all first; empty without dual coordinate descent."""

@@ -266,7 +266,7 @@ def _threshold(stored: float | Sequence[float] | None) -> Threshold | None:
     return tuple(stored) if isinstance(stored, Sequence) else stored
 
 
-class Course(NamedTuple):
+class SearchResult(NamedTuple):
     """A finished search.
 
     Attributes
