@@ -111,7 +111,7 @@ class Point(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a learning curve promises for all rows."""
+    """Figures on all rows, extrapolated from a learning curve."""
 
     quality: float
     log_loss: float

@@ -65,7 +65,7 @@ _LARGEST = 0.99
 
 
 class PathRequest(NamedTuple):
-    """What a path shall be made of, in which folder.
+    """The request of a path of models.
 
     Attributes
     ----------

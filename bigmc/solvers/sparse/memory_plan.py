@@ -38,7 +38,7 @@ WORKSPACE = 18 << 20
 
 @dataclass(frozen=True)
 class SolverPlan:
-    """What a run in memory keeps there.
+    """Memory plan of a run with all samples in memory.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class SolverPlan:
 
 @dataclass(frozen=True)
 class Size:
-    """What a plan of memory must know of a problem.
+    """Sizes of a problem, on which a memory plan depends.
 
     Attributes
     ----------

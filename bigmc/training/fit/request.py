@@ -36,7 +36,7 @@ class Splits(NamedTuple):
 
 @dataclass(frozen=True)
 class FitRequest:
-    """What a fit is asked for, and with what it works.
+    """The request of a fit, and its resources.
 
     Attributes
     ----------

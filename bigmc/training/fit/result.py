@@ -61,7 +61,7 @@ def result_of(
 
 
 def notes_on(model: Model, winner: Winner, n_rows: int | None) -> list[str]:
-    """Return what the certificate does not cover, and what the model is without because its time was over.
+    """Return notes on what the certificate does not cover, and on what there was no time for.
 
     Parameters
     ----------

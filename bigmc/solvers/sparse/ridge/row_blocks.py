@@ -78,7 +78,7 @@ def descend_blocks(run: SparseRun, plan: BlockPlan, saved: Packed | None) -> Tra
 
 
 class _Block(NamedTuple):
-    """Samples of blocks: where their dual variables are, which have weight, the weights, what they are."""
+    """Samples of blocks in memory: places of their dual variables, those with weight, weights, entries."""
 
     places: slice
     visited: NDArray[np.int64]

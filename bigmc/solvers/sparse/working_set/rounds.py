@@ -205,7 +205,7 @@ class Rounds:
         self._held = []  # its memory is for the columns the coming pass chooses
 
     def _evaluate(self) -> tuple[GradientPass, Certificate]:
-        """Make a pass over what is left; update intercept, lower bound, and what is left."""
+        """Make a pass over the features left by screening; update intercept, lower bound and screening."""
         problem, state = self._problem, self.state
         objective = problem.objective
         factor: NDArray[np.float64] | None = np.empty((0, problem.n_classes))
