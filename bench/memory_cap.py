@@ -44,7 +44,8 @@ WINDOW = 2600
 IMPORTS = {
     "ingest": "bigmc.cli, bigmc.ingestion, bigmc.store.dataset, pyarrow.compute, pyarrow.parquet, numcodecs",
     "train": "bigmc.cli, bigmc.training.run, bigmc.solvers.sparse.out_of_core, pyarrow.compute",
-    "evaluate": "bigmc.cli, bigmc.inference.evaluate, bigmc.ingestion.memory, pyarrow.compute, numcodecs",
+    "evaluate": "bigmc.cli, bigmc.inference.evaluation.evaluate, bigmc.ingestion.memory, pyarrow.compute, "
+    "numcodecs",
     "predict": "bigmc.cli, bigmc.inference.predict, bigmc.ingestion.memory, pyarrow.parquet",
 }
 """Modules whose size is the bare process of each command."""

@@ -18,6 +18,7 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", CONTRIBUTIN
 LONG_PATH = re.compile(r"(?<![\w/.-])(?:bigmc|bench|tests|pipelines)/(?:[\w./-]*\w)?")
 SHORT_PATH = re.compile(r"`((?:[\w-]+/)*(?:[\w-]+/|\w+\.py))`")
 NAME = re.compile(r"\bbigmc(?:\.[A-Za-z]\w*)+")
+QUOTED = re.compile(r"`(bigmc(?:\.\w+)+)`")
 ROW = re.compile(r"^\| (`.*?) \|", re.MULTILINE)
 SYMBOL = re.compile(r"^\| [^|]* \| ([^|]*`[^|]*) \|", re.MULTILINE)
 COMMAND = re.compile(r"(?:^|[`$( ])bigmc ((?:[a-z]+ )+[^`\n]*)", re.MULTILINE)
@@ -64,6 +65,14 @@ def test_names_of_modules_and_functions_exist():
     names = [(page, name) for page, name in named(NAME) if not name.endswith(ENDINGS)]
     assert len(names) > 30
     assert [(page, name) for page, name in names if not resolves(name)] == []
+
+
+def test_docstrings_and_comments_name_what_exists():
+    """In full: modules that were moved are found here."""
+    code = sorted(PACKAGE.rglob("*.py"))
+    names = [(page, name) for page, name in named(QUOTED, code) if not resolves(name)]
+    assert len(named(QUOTED, code)) > 100
+    assert names == []
 
 
 def test_the_tables_of_packages_have_every_package_and_module():

@@ -137,8 +137,8 @@ def test_ranking_figures_with_ties_and_tiles_of_classes(room):
         kind="sparse", classes=np.arange(7), n_features=6, features=np.arange(6), coef=coef,
         intercept=np.zeros(7), label_threshold=0.5,
     )  # fmt: skip
-    from bigmc.inference.evaluate_sets import Places, count_sets
-    from bigmc.inference.labelled import LabelledDataset
+    from bigmc.inference.evaluation.label_sets import Places, count_sets
+    from bigmc.inference.evaluation.labelled import LabelledDataset
 
     places = Places(np.arange(7), np.arange(7), 7)
     part = LabelledDataset(Dataset.from_arrays(X, Y)).part(0, made, room)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 MEASURE = """
 import json, sys
 import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.cli
-import bigmc.inference.evaluate, bigmc.inference.predict
+import bigmc.inference.evaluation.evaluate, bigmc.inference.predict
 from bigmc import budget
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.compile_server import compile_elsewhere

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 MEASURE = """
 import json, sys
 import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.cli
-import bigmc.inference.evaluate, bigmc.inference.predict
+import bigmc.inference.evaluation.evaluate, bigmc.inference.predict
 from bigmc import budget
 from bigmc.engine import ThreadEngine
 bare = budget.current_memory()

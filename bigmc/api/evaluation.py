@@ -19,10 +19,10 @@ from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
     from bigmc.estimators import Classifier
-    from bigmc.inference.labelled import LabelledInput
+    from bigmc.inference.evaluation.labelled import LabelledInput
+    from bigmc.inference.evaluation.saved_sums import SavedSums
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.results import Evaluation, ReportResult
-    from bigmc.inference.saved_sums import SavedSums
     from bigmc.model import Model, ModelSource
     from bigmc.store.dataset import Dataset
     from bigmc.store.label_source import LabelSource
@@ -84,24 +84,24 @@ def evaluate(
     -------
     dict
         ``accuracy``, its 95 % ``interval`` (of single labels; wider where the rows of a dataset belong to
-        groups: see `bigmc.inference.interval`), ``macro_f1`` (the mean over the classes that occur as label
-        or as prediction, as scikit-learn's ``f1_score(average="macro", zero_division=0)``), ``n_samples`` and
-        ``n_unknown_labels`` (rows whose label is not a class of the model). With `per_class`,
-        ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with `confusion`,
-        ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. A model with probabilities
-        adds ``log_loss``, ``brier``, ``calibration_error``, ``reliability`` and more: see
-        `bigmc.inference.evaluate_probabilities.ProbabilitySums.figures`. For label sets
-        there is no confusion; ``accuracy`` counts exact matches, ``n_unknown_labels`` counts labels, not
-        rows, and ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` are added: see
-        `bigmc.inference.evaluate_sets.SetCounts.figures`. ``trained_on_these_rows`` is there, and true, if
-        the model was trained on this split, as `fit` does after its test: then the figures say nothing of
-        new rows.
+        groups: see `bigmc.inference.evaluation.interval`), ``macro_f1`` (the mean over the classes that occur
+        as label or as prediction, as scikit-learn's ``f1_score(average="macro", zero_division=0)``),
+        ``n_samples`` and ``n_unknown_labels`` (rows whose label is not a class of the model). With
+        `per_class`, ``per_class`` has ``precision``, ``recall``, ``f1`` and ``support`` by label; with
+        `confusion`, ``confusion`` has ``labels`` and ``matrix``, rows being the true labels. A model with
+        probabilities adds ``log_loss``, ``brier``, ``calibration_error``, ``reliability`` and more: see
+        `bigmc.inference.evaluation.probabilities.ProbabilitySums.figures`. For label sets there is no
+        confusion; ``accuracy`` counts exact matches, ``n_unknown_labels`` counts labels, not rows, and
+        ``micro_f1``, ``ranking_loss`` and ``ranking_precision`` are added: see
+        `bigmc.inference.evaluation.label_sets.SetCounts.figures`. ``trained_on_these_rows`` is there, and
+        true, if the model was trained on this split, as `fit` does after its test: then the figures say
+        nothing of new rows.
     """
     from bigmc.engine.processes import prompt_release
-    from bigmc.inference import evaluate as evaluation
-    from bigmc.inference.evaluation_file import Subject, stored_figures, write_figures
+    from bigmc.inference.evaluation import evaluate as evaluation
+    from bigmc.inference.evaluation.evaluation_file import Subject, stored_figures, write_figures
+    from bigmc.inference.evaluation.saved_sums import NOT_SAVED, clear_beside, saved_beside
     from bigmc.inference.raw_input import RawInput
-    from bigmc.inference.saved_sums import NOT_SAVED, clear_beside, saved_beside
     from bigmc.ingestion.readers import MATRICES
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.object_store import is_remote
@@ -187,8 +187,8 @@ def _loaded(
     source: ModelSource, data: Dataset | RawInput, asked: EvaluateOptions, resources: Resources
 ) -> tuple[Model, LabelledInput]:
     """Return a model and the samples to evaluate it on; a model too large for memory is refused unread."""
-    from bigmc.inference.labelled import LabelledDataset
-    from bigmc.inference.labelled_files import LabelColumn, LabelledFiles
+    from bigmc.inference.evaluation.labelled import LabelledDataset
+    from bigmc.inference.evaluation.labelled_files import LabelColumn, LabelledFiles
     from bigmc.inference.raw_input import RawInput
 
     if isinstance(data, RawInput):
@@ -259,9 +259,9 @@ def report(
         If `to` cannot be made, or is something else, or a split is given without a dataset.
     """
     from bigmc.engine.processes import prompt_release
-    from bigmc.inference import evaluate as evaluation
     from bigmc.inference import inspection
-    from bigmc.inference.saved_sums import saved_beside
+    from bigmc.inference.evaluation import evaluate as evaluation
+    from bigmc.inference.evaluation.saved_sums import saved_beside
     from bigmc.reporting import page
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import IfExists, Output, refuse_inputs

@@ -1,6 +1,7 @@
-"""A program that a first fit runs meanwhile: it calls the kernels that the fit needs, the last ones first.
+"""The program that compiles the kernels of a first fit in a second process, while the first one computes.
 
-See `bigmc.engine.ahead`. It ends when its input is closed, also by the end of the process that started it.
+It does what a fit does, its last steps first (`bigmc.engine.ahead`), and ends when its input is closed, also
+by the end of the process that started it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TRIES = 100
 
 
 def compile_for(kinds: Sequence[str], folder: Path) -> None:
-    """Do in a folder, on a few artificial rows, what a fit does: its last steps first, then all of it.
+    """Do on a few artificial rows what a fit does: its last steps first, then all of it.
 
     Parameters
     ----------

@@ -33,13 +33,13 @@ SPLITS = {"train": 0.9, "test": 0.1}
 """Default splits of raw data."""
 
 FIRST_FIT = "bigmc.api.first_fit"
-"""Program that compiles meanwhile."""
+"""Module that a second process runs to compile the kernels of a first fit."""
 
 KINDS: Mapping[str, Sequence[str]] = {
     "texts": ("text",),
     "numbers": ("dense", "numeric", "categorical", "one_hot", "date", "dates"),
 }
-"""What kinds of columns are for the program, as named in options of ingest and in datasets."""
+"""Arguments of that module, and the options of ingest, or features of a dataset, that each is for."""
 
 
 def fit(
@@ -127,10 +127,10 @@ def fit(
     from bigmc.ingestion.parts.scan import is_dataset
     from bigmc.store.dataset import Dataset
     from bigmc.store.files.outputs import IfExists
-    from bigmc.training.fit import Fit
-    from bigmc.training.label_thresholds import Thresholds
-    from bigmc.training.limits import Limits, engine_for, kept_after_freeing, tidy_after
-    from bigmc.training.request import FitRequest, Splits
+    from bigmc.training.fit.fit import Fit
+    from bigmc.training.fit.request import FitRequest, Splits
+    from bigmc.training.search.label_thresholds import Thresholds
+    from bigmc.training.search.limits import Limits, engine_for, kept_after_freeing, tidy_after
 
     started = time.monotonic()
     budget.reset_peak()
@@ -281,7 +281,7 @@ def _raw_data(
 def _target(to: str | Path, source: Any, if_exists: IfExists) -> Path:
     """Return where the model is to be written; raise an error if it may not be."""
     from bigmc.store.files.outputs import IfExists, Output, OutputKind, refuse_inputs
-    from bigmc.training.fit import refuse_other_file
+    from bigmc.training.fit.fit import refuse_other_file
 
     local_folder(to, "a fit")
     refuse_inputs(to, _files(source))
@@ -303,7 +303,7 @@ def _replacing(make: Callable[[], R], source: Any, to: Path, if_exists: IfExists
     """Make the dataset of a model, in place of one of other data or options if that may be replaced."""
     from bigmc.ingestion.recipe import OtherRecipeError
     from bigmc.store.files.outputs import IfExists
-    from bigmc.training.fit import forget_fit
+    from bigmc.training.fit.fit import forget_fit
 
     try:
         return make()
@@ -334,7 +334,7 @@ def _with_hashing(folder: Path, source: Any, options: IngestKeywords, resources:
     from bigmc.engine.processes import tidy
     from bigmc.store.files import disk
     from bigmc.store.files.work_file import made_once
-    from bigmc.training.fit import HASHING
+    from bigmc.training.fit.fit import HASHING
     from bigmc.training.pilot import choose_hashing
     from bigmc.training.pilot_rows import PilotColumns
 

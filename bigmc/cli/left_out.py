@@ -1,4 +1,4 @@
-"""Commands do without parts of libraries that no command has a use for.
+"""Skip the import of parts of libraries that no command uses.
 
 pyarrow imports pandas, where it is installed, at its first conversion to or from numpy: that takes .6 s and
 60 MB or more of every process. numba imports yaml for a file of settings in the current folder, and at the

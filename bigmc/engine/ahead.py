@@ -1,4 +1,4 @@
-"""The first run on a machine: another process compiles what is needed later, while this one computes.
+"""Compile kernels ahead: a second process compiles what a first fit needs later, while this one computes.
 
 A kernel is compiled when it is called for the first time, and a fit calls some hundred one after the other:
 nearly all the time of a first fit is compiling, by one processor. A program that calls the same kernels, the

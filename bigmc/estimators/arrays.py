@@ -22,6 +22,7 @@ from bigmc.store.shards.memory_shard import (
 
 #: Entries of a dense array that are processed at a time.
 _BATCH_ENTRIES = 1 << 22
+_ONE_LABEL_EACH = "give one label for each row"
 
 
 def is_lazy(X: Any) -> bool:
@@ -66,7 +67,7 @@ def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32] | pa.ListArray)
         nonlocal done, waiting, n_waiting
         matrix = scipy.sparse.vstack(waiting, format="csr")
         if done + stop > len(codes):
-            raise DataError(f"X has more rows than y, which has {len(codes)} labels")
+            raise DataError(f"X has more rows than y, which has {len(codes)} labels", _ONE_LABEL_EACH)
         ids = np.arange(done, done + stop, dtype=np.int64)
         yield from memory_shards(matrix[:stop], codes[done : done + stop], ids, MAX_ROWS)
         done, waiting, n_waiting = done + stop, [matrix[stop:]], n_waiting - stop
@@ -79,7 +80,7 @@ def chunk_shards(chunks: Iterable[Any], codes: NDArray[np.int32] | pa.ListArray)
     if n_waiting:
         yield from cut(n_waiting)
     if done != len(codes):
-        raise DataError(f"X has {done} rows and y has {len(codes)}")
+        raise DataError(f"X has {done} rows and y has {len(codes)}", _ONE_LABEL_EACH)
 
 
 def row_batches(X: Any) -> Iterator[Rows]:

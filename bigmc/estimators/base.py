@@ -241,7 +241,8 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
     def from_model(cls, model: Model) -> Self:
         """Return a fitted classifier around a model; `ModelError` if the model has another kind."""
         if model.kind != cls.learner_type.kind:
-            raise ModelError(f"a model of kind {model.kind!r} cannot become a {cls.__name__}")
+            said = f"a model of kind {model.kind!r} cannot become a {cls.__name__}"
+            raise ModelError(said, "load it with bigmc.load_model")
         return cls(**cls.params_of(model))._take(model)
 
     def __sklearn_tags__(self) -> Any:

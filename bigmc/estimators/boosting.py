@@ -237,7 +237,7 @@ class MultiBoostClassifier(WeightedClassifier):
             return
         batches = [rows for chunk in self._checked_chunks(X) for rows in row_batches(chunk)]
         if not batches:
-            raise DataError("there are no samples")
+            raise DataError("there are no samples", "give at least one")
         for stage in range(1, model.n_stages):
             scorer = model.stage_scorer(stage)
             yield np.concatenate([scorer.rows(rows) for rows in batches])

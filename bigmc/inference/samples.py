@@ -25,6 +25,7 @@ from bigmc.ingestion.sources.in_memory import COLLECT, is_lazy_frame
 from bigmc.ingestion.sources.mixed_values import as_texts, loses_times, only_unicode
 from bigmc.ingestion.writing.bad_rows import set_aside
 from bigmc.model import Model, ModelOutline
+from bigmc.model.linear_scoring import check_width
 from bigmc.options.raw import OnBadRow
 from bigmc.printable import listed
 from bigmc.store.feature_map import FeatureMap
@@ -150,7 +151,8 @@ class SampleReader:
                     f"give the columns {listed(self.spec.columns)}",
                 ) from None
             except TypeError as error:
-                raise DataError(f"column {name!r} has values of several types ({error})") from None
+                said = f"column {name!r} has values of several types ({error})"
+                raise DataError(said, "give values of one type") from None
         return pa.record_batch(columns)
 
     def _own_columns(self, frame: Any) -> pa.Table:
@@ -212,13 +214,9 @@ def rows_of(samples: Samples, n_features: int) -> Rows:
     """Return samples as rows of a model's width; `DataError` if they are wider, or dense and narrower."""
     if isinstance(samples, Rows):
         if samples.n_features > n_features:
-            raise DataError(
-                f"the samples have {samples.n_features} features, the model {n_features}",
-                "give data with the features of the training data",
-            )
+            check_width(samples.n_features, n_features)
         return samples._replace(n_features=n_features)
-    if samples.shape[1] != n_features:
-        raise DataError(f"the samples have {samples.shape[1]} features, the model {n_features}")
+    check_width(samples.shape[1], n_features)
     return Rows.of_dense(samples)
 
 

@@ -254,20 +254,20 @@ def divide(limit: int, load: Load) -> Shares:
 
 
 def _most_workers(limit: int, load: Load) -> int:
-    """Return how many workers have room for whole shards and for batches of full size, at least one.
+    """Return how many workers have memory for whole shards and for batches of full size, at least one.
 
     Two may write shorter shards if all features are dense: these are not merged at the end, and a second
     thread can hardly help to write them.
     """
-    room = limit - FIXED_COST
+    free = limit - FIXED_COST
     batches = LARGEST_BATCH * int(BATCHES_EACH * (DENSE_BATCH_COST if load.dense else BATCH_COST))
     names = NAME_COST * LARGEST_CAPACITY if load.names else 0
     whole = load.samples_bytes * _peak_factor(limit, load) + batches + names
     if load.parquet:
         whole += whole // (READER_SHARE - 1)
-    n_workers = room // (max(whole, BATCHES_SHARE * batches) + load.n_bytes)
+    n_workers = free // (max(whole, BATCHES_SHARE * batches) + load.n_bytes)
     if load.dense:
-        n_workers = max(n_workers, min(2, room // (ROOMY_WORKER + load.n_bytes)))
+        n_workers = max(n_workers, min(2, free // (ROOMY_WORKER + load.n_bytes)))
     if load.chunk_bytes:
         n_workers = min(n_workers, limit // (2 * load.chunk_bytes))
     return max(1, n_workers)

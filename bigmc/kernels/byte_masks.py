@@ -1,4 +1,4 @@
-"""Sets of bytes among 64 neighbours, as the bits of a word: what scans of text go through instead of bytes.
+"""Bit masks of 64 bytes of text: scans go through the bits that are set instead of through the bytes.
 
 numba compiles these functions into the kernels that call them and caches the result under the kernel's file:
 after a change here, touch those files too (an installation writes all of them anew).

@@ -1,4 +1,4 @@
-"""Kernels that are not compiled yet: a process of its own compiles them, so that this one stays small.
+"""Compile missing kernels in a process of their own, so that the compiler takes no memory of this one.
 
 Compiling takes some 130 MB that a process never gives back. With `compile_elsewhere` a kernel that is
 missing in numba's cache is compiled by a child process for exactly the types it was called with, and

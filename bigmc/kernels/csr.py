@@ -1,4 +1,4 @@
-"""Products of a sparse matrix of rows with a dense one, into arrays that are there already."""
+"""Products of a CSR matrix with a dense one, into existing arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How numba compiles kernels: what it makes is cached, and runs without the interpreter's lock.
+"""Decorators of kernels: numba compiles them, caches the code, and runs it without the interpreter's lock.
 
 Numba looks only at the file of a kernel to find out whether what it cached is still right, although functions
 of other files are compiled into it. Here the contents of all files of the kernels count as well, so that

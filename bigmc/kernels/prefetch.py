@@ -1,4 +1,4 @@
-"""Asking for memory before it is needed, where its addresses are known but follow no pattern."""
+"""Prefetch memory whose addresses are known early but follow no pattern."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def _checked(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
     """Return sample weights as an array, without copying one."""
     values = np.asarray(sample_weight, np.float64)
     if values.ndim > 0 and values.shape != (n_samples,):
-        raise DataError(f"sample_weight has the shape {values.shape}, but there are {n_samples} samples")
+        said = f"sample_weight has the shape {values.shape}, but there are {n_samples} samples"
+        raise DataError(said, "give one weight for each sample")
     weights = values if values.ndim else np.full(n_samples, float(values))
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise DataError("sample_weight has negative or infinite values or NaN", "give weights of at least 0")
@@ -97,7 +98,8 @@ def _class_weights(
     labels = classes.tolist()
     strangers = [label for label in class_weight if label not in labels]
     if strangers:
-        raise DataError(f"class_weight names {strangers[0]!r}, which is not a label of the data")
+        said = f"class_weight names {strangers[0]!r}, which is not a label of the data"
+        raise DataError(said, "leave it out, or write it as in the data")
     weights = np.array([class_weight.get(label, 1.0) for label in labels], np.float64)
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise DataError("class_weight has negative or infinite values or NaN", "give weights of at least 0")

@@ -179,7 +179,7 @@ class Model(Sized):
         return {} if thresholds is None else {"label_threshold": thresholds}
 
     def certificate_notes(self) -> tuple[str, ...]:
-        """Return sentences on what the certificate says about this model besides the optimum, or does not."""
+        """Return sentences on what else the certificate says about such a model, and what it does not."""
         return ()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -71,6 +71,13 @@ class Scorer(ABC):
         """
 
 
+def check_width(n_features: int, expected: int) -> None:
+    """Raise `DataError` if samples have another number of features than their model."""
+    if n_features != expected:
+        cure = "give data with the features of the training data"
+        raise DataError(f"the samples have {n_features} features, the model {expected}", cure)
+
+
 def lookup_bytes(n_features: int) -> int:
     """Return the bytes of the table from features to rows of weights."""
     return 4 * n_features if n_features <= TABLE_FEATURES else 0
@@ -154,8 +161,7 @@ class LinearScorer(Scorer):
 
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes)."""
-        if rows.n_features != self.n_features:
-            raise DataError(f"the samples have {rows.n_features} features, the model {self.n_features}")
+        check_width(rows.n_features, self.n_features)
         scores = np.empty((rows.n_rows, self.n_classes))
         score_rows(
             RawRows(rows.indptr, rows.indices, rows.data),
@@ -168,7 +174,7 @@ class LinearScorer(Scorer):
 
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``, using `scratch_bytes`, excluding the result."""
-        self._check_width(shard)
+        check_width(shard.n_features, self.n_features)
         return self._class_scores(shard, lo, hi, self._row_scale(shard, scratch_bytes), scratch_bytes)
 
     def tiles(self, shard: Shard, scratch_bytes: int = SCRATCH) -> Iterator[tuple[int, NDArray[np.float64]]]:
@@ -177,7 +183,7 @@ class LinearScorer(Scorer):
         A quarter of `scratch_bytes` is for the scores; the columns with weight are read for each
         tile.
         """
-        self._check_width(shard)
+        check_width(shard.n_features, self.n_features)
         scale = self._row_scale(shard, scratch_bytes)
         width = max(1, scratch_bytes // 4 // (8 * max(shard.n_rows, 1)))
         for lo in range(0, self.n_classes, width):
@@ -190,7 +196,7 @@ class LinearScorer(Scorer):
         Half of `scratch_bytes` is for scores (of 64 classes for a full shard and 64 MiB). Without an
         intercept a row's norm cannot change its best class and is not computed.
         """
-        self._check_width(shard)
+        check_width(shard.n_features, self.n_features)
         scale = self._row_scale(shard, scratch_bytes) if self.intercept.any() else None
         return best_codes(
             shard.n_rows,
@@ -216,10 +222,6 @@ class LinearScorer(Scorer):
 
     def _row_scale(self, shard: Shard, scratch_bytes: int) -> NDArray[np.float64] | None:
         return row_scale(shard, self.weighting, self.column_scale, scratch_bytes)
-
-    def _check_width(self, shard: Shard) -> None:
-        if shard.n_features != self.n_features:
-            raise DataError(f"the shard has {shard.n_features} features, the model {self.n_features}")
 
 
 def _aligned_zeros(n_rows: int, width: int) -> NDArray[np.int8]:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.errors import DataError, ModelError
+from bigmc.errors import ModelError
 from bigmc.kernels.boosting.arguments import Encoding, ScoredTrees
 from bigmc.kernels.boosting.bins import MAX_EDGES, encode_columns, encode_rows
 from bigmc.kernels.boosting.scoring import add_learners
 from bigmc.model.column_reader import column_runs
-from bigmc.model.linear_scoring import Scorer
+from bigmc.model.linear_scoring import Scorer, check_width
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.shard import Shard
 from bigmc.store.weighting import Weighting
@@ -159,8 +159,7 @@ class BoostedScorer(Scorer):
 
     def rows(self, rows: Rows) -> NDArray[np.float64]:
         """Return the scores of raw samples, shape (n_rows, n_classes)."""
-        if rows.n_features != self._n_features:
-            raise DataError(f"the samples have {rows.n_features} features, the model {self._n_features}")
+        check_width(rows.n_features, self._n_features)
         group = self._all
         step = max(64, _TILE // max(len(group.features), 1))
         scores = np.zeros((rows.n_rows, self.n_classes))
@@ -175,8 +174,7 @@ class BoostedScorer(Scorer):
 
     def class_scores(self, shard: Shard, lo: int, hi: int, scratch_bytes: int) -> NDArray[np.float64]:
         """Return the scores of the classes ``lo`` to ``hi``; reads only the columns that the learners use."""
-        if shard.n_features != self._n_features:
-            raise DataError(f"the shard has {shard.n_features} features, the model {self._n_features}")
+        check_width(shard.n_features, self._n_features)
         scores = np.zeros((hi - lo, shard.n_rows))
         for group in self._groups(max(1, scratch_bytes // 2 // max(shard.n_rows, 1))):
             codes = np.empty((max(1, len(group.features)), shard.n_rows), np.uint8)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,8 @@ from bigmc.objectives.row_kernels import RowKernels
 
 ColumnWork = HingeWork | LossWork
 """Columns that a team of threads processes, see `bigmc.kernels.linear.team`."""
+ColumnSteps = Callable[[ColumnWork, Step, Extra, NDArray[np.float64], NDArray[np.float64]], None]
+"""Changes columns: called with them, a step, extra terms, weights, and violations, which are filled."""
 
 
 class Curvature(Enum):
@@ -86,33 +90,15 @@ class Objective:
             return HingeWork(columns, _one_label(samples), crew)
         return LossWork(self.loss.kernels, columns, samples, crew, n_classes)
 
-    def sweep(
-        self,
-        team: ColumnWork,
-        move: Step,
-        extra: Extra,
-        coef: NDArray[np.float64],
-        violations: NDArray[np.float64],
-    ) -> None:
-        """Take a step for each column; see `bigmc.kernels.linear.composite.sweep`."""
-        if self.specialised:
-            squared_hinge.sweep(team, move, extra, coef, violations)
-        else:
-            composite.sweep(self.penalty.kernel, team, move, extra, coef, violations)
+    @property
+    def sweep(self) -> ColumnSteps:
+        """Takes a step for each column; see `bigmc.kernels.linear.composite.sweep`."""
+        return squared_hinge.sweep if self.specialised else partial(composite.sweep, self.penalty.kernel)
 
-    def project(
-        self,
-        team: ColumnWork,
-        move: Step,
-        extra: Extra,
-        coef: NDArray[np.float64],
-        violations: NDArray[np.float64],
-    ) -> None:
-        """Project each gradient onto its ball; see `bigmc.kernels.linear.composite.project`."""
-        if self.specialised:
-            squared_hinge.project(team, move, extra, coef, violations)
-        else:
-            composite.project(self.penalty.kernel, team, move, extra, coef, violations)
+    @property
+    def project(self) -> ColumnSteps:
+        """Projects each gradient onto its ball; see `bigmc.kernels.linear.composite.project`."""
+        return squared_hinge.project if self.specialised else partial(composite.project, self.penalty.kernel)
 
     def residuals_width(self, n_classes: int, width: int) -> int:
         """Return the columns of arrays of residuals beside scores of a width: two classes are one margin."""

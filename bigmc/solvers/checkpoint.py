@@ -14,10 +14,10 @@ class Checkpoint(Protocol):
     """Where the state is kept between runs; `save` must be atomic."""
 
     def save(self, meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Replace what is kept."""
+        """Replace the saved state."""
 
     def load(self) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None:
-        """Return what is kept, if anything."""
+        """Return the saved state, if there is any."""
 
 
 def with_own_lists(meta: Mapping[str, Any]) -> Mapping[str, Any]:

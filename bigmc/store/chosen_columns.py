@@ -1,4 +1,4 @@
-"""Some features of a dataset as a store of their own, of which the others are not read."""
+"""A store of chosen features of a dataset; the other features are not read."""
 
 from __future__ import annotations
 

@@ -135,7 +135,8 @@ class Dataset:
         classes, labels = code_labels(y, n_samples)
         ids = np.arange(n_samples, dtype=np.int64) if row_ids is None else np.asarray(row_ids, np.int64)
         if ids.shape != (n_samples,):
-            raise DataError(f"row_ids has the shape {ids.shape}, but X has {n_samples} rows")
+            said = f"row_ids has the shape {ids.shape}, but X has {n_samples} rows"
+            raise DataError(said, "give one id for each row")
         shards = list(memory_shards(matrix, labels, ids, shard_rows))
         return cls(shards, classes, int(matrix.shape[1]), weighting or Weighting(), features or {})
 

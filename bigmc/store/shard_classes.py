@@ -1,4 +1,4 @@
-"""Whether samples are sorted by class, so that some shards do not speak for the others."""
+"""Whether samples are sorted by class, so that some shards do not represent the others."""
 
 from __future__ import annotations
 

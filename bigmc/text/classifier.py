@@ -28,11 +28,11 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
 from bigmc.store.shards.plain_labels import plain_labels
 from bigmc.store.weighting import Weighting
-from bigmc.training.best_model import best_model
-from bigmc.training.limits import Limits
 from bigmc.training.pilot import choose_for_texts
 from bigmc.training.pilot_rows import PILOT_ROWS, PilotRows
-from bigmc.training.trials import Course
+from bigmc.training.search.best_model import best_model
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.trials import SearchResult
 
 _COLUMN = "text"
 _SEED = 0x9170
@@ -68,7 +68,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    course_ : Course
+    course_ : SearchResult
         The trials of the search, and the best one.
     classifier_ : SparseClassifier
         The fitted model; `save` writes it.
@@ -121,7 +121,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             memory = resolve_limit(self.memory_limit, engine.process_memory)
             data = self._dataset(texts, labels, memory)
             limits = Limits(memory, time_limit_of(self.time_limit), self.max_features)
-            self.course_: Course
+            self.course_: SearchResult
             self.course_, model = best_model(data, limits, engine)
         self.classifier_ = SparseClassifier.from_model(model)
         self.classes_ = self.classifier_.classes_

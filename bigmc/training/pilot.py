@@ -29,8 +29,6 @@ from bigmc.options.raw import FileOptions
 from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
-from bigmc.training.folds import FEW_ROWS
-from bigmc.training.limits import Limits
 from bigmc.training.pilot_rows import (
     FEWEST_ROWS,
     PILOT_ROWS,
@@ -41,8 +39,10 @@ from bigmc.training.pilot_rows import (
     PilotRows,
     draw_pilot_rows,
 )
-from bigmc.training.trials import WEIGHTINGS, Candidate, better
-from bigmc.training.validation import Validation
+from bigmc.training.search.folds import FEW_ROWS
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.trials import WEIGHTINGS, Candidate, better
+from bigmc.training.search.validation import Validation
 
 pc = LazyModule("pyarrow.compute")
 
@@ -100,7 +100,7 @@ class Point(NamedTuple):
     n_held_out : int
         Held-out rows.
     quality, log_loss : float
-        As of a `bigmc.training.trials.Trial`.
+        As of a `bigmc.training.search.trials.Trial`.
     """
 
     n_rows: int
@@ -111,7 +111,7 @@ class Point(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a learning curve promises for all rows."""
+    """Figures on all rows, extrapolated from a learning curve."""
 
     quality: float
     log_loss: float

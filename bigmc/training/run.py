@@ -32,7 +32,7 @@ from bigmc.training.feature_names import feature_names
 from bigmc.training.gradient_norms import save_norms, with_norms
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
-from bigmc.training.trials import Truth
+from bigmc.training.search.trials import Truth
 
 _REQUEST = "training.json"
 _WORK_FILES = (_REQUEST, CHECKPOINT, "bigmc-*")

@@ -19,9 +19,9 @@ import numpy as np
 
 from bigmc.engine import Resources
 from bigmc.errors import BigmcError, DataError, ModelError, StoreError
-from bigmc.inference.evaluate import evaluate
-from bigmc.inference.evaluation_file import Subject
-from bigmc.inference.labelled import LabelledDataset
+from bigmc.inference.evaluation.evaluate import evaluate
+from bigmc.inference.evaluation.evaluation_file import Subject
+from bigmc.inference.evaluation.labelled import LabelledDataset
 from bigmc.learners import learner_of
 from bigmc.learners.sparse import SparseLearner
 from bigmc.model import load_model
@@ -65,7 +65,7 @@ _LARGEST = 0.99
 
 
 class PathRequest(NamedTuple):
-    """What a path shall be made of, in which folder.
+    """The request of a path of models.
 
     Attributes
     ----------

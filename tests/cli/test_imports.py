@@ -60,5 +60,5 @@ def test_fit_of_a_table_imports_no_sparse_matrices(folder):
     (folder / "table.csv").write_text("x,z,label\n" + "".join(rows))
     # with so little memory no second process compiles kernels that this fit does not need
     found = imported_by("fit table.csv --to table.model --label label --memory 1GB", folder)
-    assert "bigmc.training.fit" in found
+    assert "bigmc.training.fit.fit" in found
     assert not found & LIBRARIES

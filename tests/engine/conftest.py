@@ -22,7 +22,7 @@ def forked_workers():
             "bigmc.api",
             "bigmc.estimators",
             "bigmc.ingestion",
-            "bigmc.inference.evaluate",
+            "bigmc.inference.evaluation.evaluate",
             "bigmc.inference.predict",
         )
         get_mp_context().set_forkserver_preload(["distributed", *learners])

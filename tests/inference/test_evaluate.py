@@ -9,9 +9,9 @@ from sklearn.metrics import accuracy_score, classification_report, confusion_mat
 
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import DataError, ModelError
-from bigmc.inference import evaluate as evaluation
+from bigmc.inference.evaluation import evaluate as evaluation
+from bigmc.inference.evaluation.labelled import LabelledDataset
 from bigmc.inference.inspection import inspect
-from bigmc.inference.labelled import LabelledDataset
 from bigmc.model import LinearModel
 from bigmc.options.inference import EvaluateOptions, ReportOptions
 from bigmc.store.dataset import Dataset

@@ -7,7 +7,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss, roc_auc_score, top_k_accuracy_score
 
 import bigmc
-from bigmc.inference.evaluate_probabilities import ProbabilitySums
+from bigmc.inference.evaluation.probabilities import ProbabilitySums
 from bigmc.store.dataset import Dataset
 
 RNG = np.random.default_rng(8)

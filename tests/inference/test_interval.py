@@ -7,7 +7,7 @@ from scipy.stats import binomtest
 
 import bigmc
 from bigmc.engine import ThreadEngine
-from bigmc.inference.interval import N_BINS, GroupSums, wilson
+from bigmc.inference.evaluation.interval import N_BINS, GroupSums, wilson
 from bigmc.store.sample import holdout_keys
 
 RNG = np.random.default_rng(5)

@@ -12,8 +12,8 @@ import scipy.sparse
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.inference.dataset_input import DatasetInput
-from bigmc.inference.evaluate import evaluate
-from bigmc.inference.labelled import LabelledDataset
+from bigmc.inference.evaluation.evaluate import evaluate
+from bigmc.inference.evaluation.labelled import LabelledDataset
 from bigmc.inference.memory import FIXED_COST, SMALLEST_SCRATCH, divide
 from bigmc.inference.predict import PredictionJob
 from bigmc.inference.raw_input import RawInput

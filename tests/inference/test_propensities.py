@@ -8,8 +8,8 @@ import pytest
 
 import bigmc
 from bigmc.errors import DataError
-from bigmc.inference.propensities import inverse_propensities, weighted_sums
-from bigmc.inference.top_labels import RANKS
+from bigmc.inference.evaluation.propensities import inverse_propensities, weighted_sums
+from bigmc.inference.evaluation.top_labels import RANKS
 
 
 def by_hand(scores, labels, counts, n_samples, k):

@@ -9,10 +9,10 @@ import scipy.sparse
 from bigmc import api
 from bigmc.engine import Resources, ThreadEngine
 from bigmc.errors import BusyError, DataError
-from bigmc.inference import evaluate as evaluation
-from bigmc.inference import saved_sums
-from bigmc.inference.labelled import LabelledDataset
-from bigmc.inference.saved_sums import SavedSums
+from bigmc.inference.evaluation import evaluate as evaluation
+from bigmc.inference.evaluation import saved_sums
+from bigmc.inference.evaluation.labelled import LabelledDataset
+from bigmc.inference.evaluation.saved_sums import SavedSums
 from bigmc.model import LinearModel
 from bigmc.options.inference import EvaluateOptions
 from bigmc.store.dataset import Dataset

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from bigmc.inference.top_labels import RANKS, top_classes, top_sums
+from bigmc.inference.evaluation.top_labels import RANKS, top_classes, top_sums
 
 RNG = np.random.default_rng(4)
 

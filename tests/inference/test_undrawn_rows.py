@@ -6,8 +6,8 @@ import scipy.sparse
 from sklearn.metrics import accuracy_score, f1_score, log_loss
 
 from bigmc.engine import Resources, ThreadEngine
-from bigmc.inference.evaluate import evaluate
-from bigmc.inference.labelled import UndrawnRows
+from bigmc.inference.evaluation.evaluate import evaluate
+from bigmc.inference.evaluation.labelled import UndrawnRows
 from bigmc.model import LinearModel
 from bigmc.options.inference import EvaluateOptions
 from bigmc.store.dataset import Dataset

@@ -18,14 +18,14 @@ from bigmc.store.chosen_columns import frequent_columns
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file
 from bigmc.store.sample import draw_rows
-from bigmc.training import boosting, boosting_rounds
-from bigmc.training import search as trials_of_search
-from bigmc.training.boosting import DEEPER, MOST_COLUMNS, ROUNDS, SLOWER, choose_boosting
-from bigmc.training.boosting_rounds import Ladder
-from bigmc.training.limits import Limits
-from bigmc.training.search import Search
-from bigmc.training.trials import Candidate, Trial, better
-from bigmc.training.winner import Winner
+from bigmc.training.boosting import choose, rounds
+from bigmc.training.boosting.choose import DEEPER, MOST_COLUMNS, ROUNDS, SLOWER, choose_boosting
+from bigmc.training.boosting.rounds import Ladder
+from bigmc.training.search import search as trials_of_search
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.search import Search
+from bigmc.training.search.trials import Candidate, Trial, better
+from bigmc.training.search.winner import Winner
 
 RNG = np.random.default_rng(3)
 
@@ -45,9 +45,9 @@ def additive(n=400):
 @pytest.fixture
 def few_rounds(monkeypatch):
     """Try numbers of rounds that take no time, and return them."""
-    for module in (boosting, boosting_rounds):
+    for module in (choose, rounds):
         monkeypatch.setattr(module, "ROUNDS", (2, 4))
-    monkeypatch.setattr(boosting_rounds, "MORE_ROUNDS", (8, 16))
+    monkeypatch.setattr(rounds, "MORE_ROUNDS", (8, 16))
     return 2, 4, 8, 16
 
 
@@ -120,7 +120,7 @@ def test_a_first_trial_that_takes_too_long_ends_with_the_rounds_it_has(tmp_path,
     search, data = searched(*additive(), seconds=0.0)
     assert choose_boosting(search, data, tmp_path) is None  # after one fold of five
     assert not list(tmp_path.glob("boosting-*"))
-    monkeypatch.setattr(boosting_rounds, "TOO_LONG", math.inf)
+    monkeypatch.setattr(rounds, "TOO_LONG", math.inf)
     cut = choose_boosting(search, data, tmp_path)
     candidate, options = cut.trial.candidate, replace(cut.options, n_rounds=1)
     [none] = search.validation.judge(options, candidate, lambda model: [replace(model, stage=0)])
@@ -219,7 +219,7 @@ def test_a_later_trial_must_be_worth_it(quality, log_loss, wins):
 def test_few_rows_of_several_columns_have_the_mean_of_models(
     tmp_path, few_rounds, monkeypatch, n_columns, few_rows, n_models, n_asked
 ):
-    monkeypatch.setattr(boosting, "FAR_BETTER", 1.0)  # single models may be better on so few rows
+    monkeypatch.setattr(choose, "FAR_BETTER", 1.0)  # single models may be better on so few rows
     X = np.random.default_rng(6).normal(size=(100, n_columns))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     search, data = searched(X, y, few_rows=few_rows)
@@ -254,9 +254,9 @@ def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
     tmp_path, few_rounds, monkeypatch, similar, more, share
 ):
     """Of sixty columns that show three hidden ones six do; two that matter together are rarely among six."""
-    monkeypatch.setattr(boosting, "MOST_COLUMNS", 6)
-    monkeypatch.setattr(boosting, "MORE_COLUMNS", more)
-    monkeypatch.setattr(boosting, "FAR_BETTER", 1.0)  # single models of all columns are better still
+    monkeypatch.setattr(choose, "MOST_COLUMNS", 6)
+    monkeypatch.setattr(choose, "MORE_COLUMNS", more)
+    monkeypatch.setattr(choose, "FAR_BETTER", 1.0)  # single models of all columns are better still
     generator = np.random.default_rng(3 if similar else 5)
     if similar:
         shown = generator.normal(size=(200, 3))
@@ -272,7 +272,7 @@ def test_some_of_many_columns_are_asked_of_many_rows_where_that_is_as_good(
     tmp_path, few_rounds, monkeypatch, similar, share
 ):
     """Rows that are not cross-validated: all columns are asked in every round where some are not enough."""
-    monkeypatch.setattr(boosting, "MOST_COLUMNS", 6)
+    monkeypatch.setattr(choose, "MOST_COLUMNS", 6)
     generator = np.random.default_rng(4)
     shown = generator.normal(size=(600, 3 if similar else 60))
     X = shown[:, np.arange(60) % 3] + 0.1 * generator.normal(size=(600, 60)) if similar else shown
@@ -287,9 +287,9 @@ def test_some_of_many_columns_are_asked_of_many_rows_where_that_is_as_good(
 
 @pytest.mark.parametrize("behind", [True, False])
 def test_deeper_trees_that_are_behind_at_first_are_given_up(tmp_path, monkeypatch, behind):
-    for module in (boosting, boosting_rounds):
+    for module in (choose, rounds):
         monkeypatch.setattr(module, "ROUNDS", (2, 4, 8))
-    monkeypatch.setattr(boosting_rounds, "MORE_ROUNDS", ())
+    monkeypatch.setattr(rounds, "MORE_ROUNDS", ())
     if behind:
         X, y = additive(600)
     else:
@@ -313,7 +313,7 @@ def test_labels_of_two_columns_together_are_learned(tmp_path):
 def test_columns_of_mostly_zeros_are_asked_together_unless_there_are_many(tmp_path, monkeypatch, affordable):
     values = np.random.default_rng(4).integers(0, 12, (2000, 2))
     X = sparse.csr_array(np.hstack([values[:, :1] == np.arange(12), values[:, 1:] == np.arange(12)]) * 1.0)
-    monkeypatch.setattr(boosting, "MOST_ZEROS", 24 if affordable else 23)
+    monkeypatch.setattr(choose, "MOST_ZEROS", 24 if affordable else 23)
     found = choose_boosting(*searched(X, values.sum(axis=1) % 2), tmp_path)
     assert (found.options.max_depth > 1) == affordable
     assert (found.trial.quality > 0.95) == affordable  # no single column tells the parity
@@ -332,7 +332,7 @@ def test_boosting_competes_beside_texts(tmp_path):
     model, new = bigmc.load_model(tmp_path / "m"), frame.iloc[600:]
     assert np.mean(model.predict(new) == new.label) > 0.95
     counts = bigmc.open_dataset(tmp_path / "m.dataset").column_nnz()
-    assert (counts[model.model_.used_features] >= boosting.MIN_FREQUENCY * 600).all()
+    assert (counts[model.model_.used_features] >= choose.MIN_FREQUENCY * 600).all()
 
 
 def test_rare_values_of_categories_are_not_asked(tmp_path):
@@ -346,7 +346,7 @@ def test_rare_values_of_categories_are_not_asked(tmp_path):
     )
     search = Search(data["all"], ThreadEngine(1), Limits(1 << 30))
     options = choose_boosting(search, data["all"], tmp_path).options
-    assert options.min_frequency == pytest.approx(boosting.RARE)
+    assert options.min_frequency == pytest.approx(choose.RARE)
     model = bigmc.MultiBoostClassifier(**options.parameters()).fit(data["all"]).model_
     asked = {data.features["columns"][feature] for feature in model.used_features}
     assert asked <= {"size", "name=often"}
@@ -364,7 +364,7 @@ def test_rare_values_of_categories_are_not_asked(tmp_path):
 )
 def test_the_larger_the_data_the_rarer_what_trees_ask(features, n_rows, expected):
     data = Dataset.from_arrays(np.zeros((n_rows, 1)), np.arange(n_rows) % 2, features=features)
-    assert boosting._least_frequency(data) == pytest.approx(expected)
+    assert choose._least_frequency(data) == pytest.approx(expected)
 
 
 def test_beside_texts_boosting_is_tried_where_codes_of_frequent_words_stay_in_memory(tmp_path):
@@ -372,23 +372,23 @@ def test_beside_texts_boosting_is_tried_where_codes_of_frequent_words_stay_in_me
     frame = pd.DataFrame({"text": text, "size": np.arange(200.0), "label": np.arange(200) % 2})
     asked = {"label": "label", "dense": "size", "split": {"all": 1.0}}
     mixed = bigmc.ingest(frame, to=tmp_path / "mixed", text="text", **asked)["all"]
-    assert boosting.share_for_boosting(mixed, 10**9) == 1.0
-    assert boosting.share_for_boosting(mixed, 60 * 10**6) == 1.0  # of 2^18 features, seven words are frequent
-    assert boosting.share_for_boosting(mixed, 30 * 10**6) == 0.0
+    assert choose.share_for_boosting(mixed, 10**9) == 1.0
+    assert choose.share_for_boosting(mixed, 60 * 10**6) == 1.0  # of 2^18 features, seven words are frequent
+    assert choose.share_for_boosting(mixed, 30 * 10**6) == 0.0
     everywhere = bigmc.ingest(
         frame.assign(text=" ".join(f"w{i}" for i in range(50_000))), to=tmp_path / "all", text="text", **asked
     )["all"]
-    assert boosting.share_for_boosting(everywhere, 60 * 10**6) == 0.0
+    assert choose.share_for_boosting(everywhere, 60 * 10**6) == 0.0
     table = bigmc.ingest(frame, to=tmp_path / "table", **asked)["all"]
-    assert boosting.share_for_boosting(table, 60 * 10**6) == 1.0
+    assert choose.share_for_boosting(table, 60 * 10**6) == 1.0
     texts = bigmc.ingest(frame, to=tmp_path / "texts", label="label", text="text", split={"all": 1.0})["all"]
-    assert boosting.share_for_boosting(texts, 10**9) == 0.0
+    assert choose.share_for_boosting(texts, 10**9) == 0.0
 
 
 def keeps_codes_of(rows, memory):
     """Whether a training on these very rows keeps codes, by its own plan."""
-    columns = frequent_columns(rows, boosting.MIN_FREQUENCY)
-    asked = {"depth": max(boosting.DEPTHS), "cut_kind": CutKind.STUMP, "tol": 1e-3}
+    columns = frequent_columns(rows, choose.MIN_FREQUENCY)
+    asked = {"depth": max(choose.DEPTHS), "cut_kind": CutKind.STUMP, "tol": 1e-3}
     try:
         plan = plan_memory(columns, limit=memory, left_out=rows.n_features - columns.n_features, **asked)
     except MemoryLimitError:
@@ -405,14 +405,14 @@ def test_where_codes_of_all_rows_do_not_fit_boosting_learns_from_some(tmp_path, 
     asked = {"label": "label", "dense": "x*", "categorical": "place", "hash_bits": 12, "split": {"all": 1.0}}
     mixed = bigmc.ingest(pd.DataFrame(columns | places), to=tmp_path / "d", **asked)["all"]
     memory = 62 * 10**6
-    monkeypatch.setattr(boosting, "FEWEST_SAMPLED", 1000)
-    share = boosting.share_for_boosting(mixed, memory)
+    monkeypatch.setattr(choose, "FEWEST_SAMPLED", 1000)
+    share = choose.share_for_boosting(mixed, memory)
     assert 0.0 < share <= 0.5
     assert keeps_codes_of(draw_rows(mixed, share, 0, ThreadEngine(1))[0], memory * 3 // 4)
     assert not keeps_codes_of(draw_rows(mixed, 2 * share, 0, ThreadEngine(1))[0], memory * 3 // 4)
-    assert boosting.share_for_boosting(mixed, 10**9) == 1.0
-    monkeypatch.setattr(boosting, "FEWEST_SAMPLED", 200_000)
-    assert boosting.share_for_boosting(mixed, memory) == 0.0
+    assert choose.share_for_boosting(mixed, 10**9) == 1.0
+    monkeypatch.setattr(choose, "FEWEST_SAMPLED", 200_000)
+    assert choose.share_for_boosting(mixed, memory) == 0.0
 
 
 def far_centres(n_rows, n_classes=30, n_columns=20):
@@ -438,7 +438,7 @@ def counted_rounds(search, monkeypatch):
 
 @pytest.mark.parametrize("few_rows", [None, 0])
 def test_few_rounds_of_one_model_are_enough_where_a_linear_model_is_ahead(tmp_path, monkeypatch, few_rows):
-    monkeypatch.setattr(boosting, "PROBED_WORK", 1_000)
+    monkeypatch.setattr(choose, "PROBED_WORK", 1_000)
     search, data = searched(*far_centres(900), few_rows=few_rows)
     asked = counted_rounds(search, monkeypatch)
     assert choose_boosting(search, data, tmp_path) is None
@@ -447,7 +447,7 @@ def test_few_rounds_of_one_model_are_enough_where_a_linear_model_is_ahead(tmp_pa
 
 
 def test_boosting_that_errs_more_is_tried_where_its_sum_gains(tmp_path, few_rounds, monkeypatch):
-    monkeypatch.setattr(boosting, "PROBED_WORK", 1_000)
+    monkeypatch.setattr(choose, "PROBED_WORK", 1_000)
     rng = np.random.default_rng(9)
     X, labels = far_centres(900)
     hidden = rng.integers(0, 2, size=(len(X), 2))  # half of the rows have the label of another centre
@@ -461,7 +461,7 @@ def test_boosting_that_errs_more_is_tried_where_its_sum_gains(tmp_path, few_roun
 
 
 def test_boosting_is_tried_where_no_model_learns_soon(tmp_path, few_rounds, monkeypatch):
-    monkeypatch.setattr(boosting, "PROBED_WORK", 1_000)
+    monkeypatch.setattr(choose, "PROBED_WORK", 1_000)
     X = np.random.default_rng(2).normal(size=(900, 6))
     found = choose_boosting(*searched(X, (X[:, :3] > 0).sum(axis=1) % 2), tmp_path)
     assert found is not None

@@ -10,9 +10,9 @@ from sklearn.metrics import accuracy_score
 import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.store.sample import draw_rows
-from bigmc.training import fit, fit_search, unseen_rows
-from bigmc.training.fit_models import FitModels
-from bigmc.training.search import Search
+from bigmc.training.fit import find_winner, fit, unseen_rows
+from bigmc.training.fit.models import FitModels
+from bigmc.training.search.search import Search
 
 RNG = np.random.default_rng(8)
 
@@ -36,16 +36,16 @@ def table(n):
 def misled(request, tmp_path, monkeypatch):
     """A table with the options to fit it, a folder, and searches that end with far too strong a ridge."""
     monkeypatch.setattr(unseen_rows, "FEWEST_JUDGES", 20)
-    monkeypatch.setattr(fit_search, "may_boost", lambda request: False)
+    monkeypatch.setattr(find_winner, "may_boost", lambda request: False)
     frame = request.param(900)
     own = {"text": "text"} if "text" in frame else {"dense": list("abcd")}
     original = Search.run
 
     def run(search, rival=None):
-        course = original(search, rival)
-        poor = search.trial_of(replace(course.trials[0].candidate, ridge=3e4))
+        searched = original(search, rival)
+        poor = search.trial_of(replace(searched.trials[0].candidate, ridge=3e4))
         # as if the search had seen a part of the rows
-        return course._replace(best=poor, n_rows=course.n_rows - 1)
+        return searched._replace(best=poor, n_rows=searched.n_rows - 1)
 
     monkeypatch.setattr(Search, "run", run)
     return frame, {**own, "label": "label", "memory_limit": "1GB"}, tmp_path

@@ -13,7 +13,7 @@ import bigmc
 from bigmc.model import LinearModel
 from bigmc.model.fit_calibration import fit_shares, fit_temperature
 from bigmc.model.rounding import multiples_of
-from bigmc.training.class_scales import ClassScales, choose_class_scales, fit_class_scales
+from bigmc.training.search.class_scales import ClassScales, choose_class_scales, fit_class_scales
 
 FACTORS, OFFSETS = np.array([0.5, 0.8, 1.2, 1.5]), np.array([0.3, -0.2, 0.2, -0.3])
 

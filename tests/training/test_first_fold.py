@@ -5,10 +5,10 @@ import pytest
 
 from bigmc.engine import ThreadEngine
 from bigmc.store.dataset import Dataset
-from bigmc.training.limits import Limits
-from bigmc.training.search import Search
-from bigmc.training.trials import Candidate, better
-from bigmc.training.validation import Validation
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.search import Search
+from bigmc.training.search.trials import Candidate, better
+from bigmc.training.search.validation import Validation
 
 START = Candidate("scaled", ridge=1.0)
 HOPELESS = Candidate("scaled", ridge=1e4)

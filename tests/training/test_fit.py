@@ -15,12 +15,12 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError, ModelError
 from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import read_work_file
-from bigmc.training import fit_models
-from bigmc.training.folds import cross_validated
-from bigmc.training.limits import Limits
-from bigmc.training.search import Search
-from bigmc.training.trials import HINGE, Candidate
-from bigmc.training.validation import Validation
+from bigmc.training.fit import models
+from bigmc.training.search.folds import cross_validated
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.search import Search
+from bigmc.training.search.trials import HINGE, Candidate
+from bigmc.training.search.validation import Validation
 
 pytestmark = pytest.mark.slow
 
@@ -228,8 +228,8 @@ def test_a_large_ridge_of_the_hinge_tells_where_the_log_loss_is_good(best_hinge,
 def test_held_out_rows_are_not_learned_from():
     """With labels drawn at random nothing can be right more often than by chance."""
     X, y = RNG.normal(size=(500, 75)), RNG.integers(0, 2, 500)
-    course = Search(Dataset.from_arrays(X, y), ThreadEngine(1), Limits(1 << 30)).run()
-    assert abs(course.best.quality - 0.5) < 0.1
+    searched = Search(Dataset.from_arrays(X, y), ThreadEngine(1), Limits(1 << 30)).run()
+    assert abs(searched.best.quality - 0.5) < 0.1
 
 
 @pytest.mark.parametrize(("largest", "weightings"), [(10.0, {"scaled", "counts"}), (1e6, {"scaled"})])
@@ -237,8 +237,8 @@ def test_columns_of_very_unlike_sizes_are_tried_in_units_of_their_deviation_alon
     X = RNG.normal(size=(200, 3)) * [1.0, 3.0, largest]
     y = (X @ [1.0, 1.0, 1 / largest] > 0).astype(int)
     data = Dataset.from_arrays(X, y, features={"dense": ["a", "b", "c"]})
-    course = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
-    assert {trial.candidate.weighting for trial in course.trials} == weightings
+    searched = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
+    assert {trial.candidate.weighting for trial in searched.trials} == weightings
 
 
 @pytest.mark.parametrize(("unit", "weightings"), [(5.0, {"scaled", "counts"}), (20.0, {"scaled"})])
@@ -246,8 +246,8 @@ def test_large_columns_are_tried_in_units_of_their_deviation_alone(unit, weighti
     """Unscaled, a ridge would hardly shrink their weights."""
     X = np.random.default_rng(1).normal(size=(200, 3))
     data = Dataset.from_arrays(unit * X, (X[:, 0] > 0).astype(int), features={"dense": ["a", "b", "c"]})
-    course = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
-    assert {trial.candidate.weighting for trial in course.trials} == weightings
+    searched = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
+    assert {trial.candidate.weighting for trial in searched.trials} == weightings
 
 
 def test_dense_columns_are_boosted_too(tmp_path):
@@ -272,13 +272,13 @@ def test_sets_of_labels(tmp_path):
 
 
 def test_a_time_limit_ends_the_search_but_not_the_training(tmp_path, monkeypatch):
-    train, left = fit_models.train_with_size, []
+    train, left = models.train_with_size, []
 
     def timed(samples, winner, engine, start, ends, after):
         left.append(ends - time.monotonic())
         return train(samples, winner, engine, start, ends, after)
 
-    monkeypatch.setattr(fit_models, "train_with_size", timed)
+    monkeypatch.setattr(models, "train_with_size", timed)
     result = bigmc.fit(
         documents(),
         tmp_path / "m",
@@ -375,8 +375,8 @@ def test_a_penalty_is_strong_where_a_few_of_many_columns_matter():
     X = rng.normal(size=(1_300, 120))
     y = (X[:, :5].sum(axis=1) + rng.normal(size=1_300) > 0).astype(int)
     data = Dataset.from_arrays(X[:300], y[:300])
-    course = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
-    best = course.best.candidate
+    searched = Search(data, ThreadEngine(1), Limits(1 << 30)).run()
+    best = searched.best.candidate
     assert best.alpha >= 3.0
     scores = []
     for candidate in (best, replace(best, alpha=0.0)):

@@ -11,16 +11,16 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.model.calibration import Calibration
 from bigmc.store.dataset import Dataset
-from bigmc.training.limits import Limits
-from bigmc.training.sizes import train_with_size
-from bigmc.training.trials import Candidate, Size
-from bigmc.training.validation import Validation
-from bigmc.training.winner import Winner
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.sizes import train_with_size
+from bigmc.training.search.trials import Candidate, Size
+from bigmc.training.search.validation import Validation
+from bigmc.training.search.winner import Winner
 
 MEASURE = """
 import json, sys, threading, time
 import bigmc.api, bigmc.ingestion, bigmc.estimators, bigmc.cli
-import bigmc.inference.evaluate, bigmc.training.fit, bigmc.training.pilot
+import bigmc.inference.evaluation.evaluate, bigmc.training.fit.fit, bigmc.training.pilot
 from bigmc.engine import ThreadEngine
 from bigmc.kernels.compile_server import compile_elsewhere
 compile_elsewhere()  # as commands do

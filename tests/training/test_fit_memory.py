@@ -10,13 +10,13 @@ import bigmc
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.store.dataset import Dataset
-from bigmc.training import search_rows
-from bigmc.training.best_model import check_ridge_memory
-from bigmc.training.limits import Limits
-from bigmc.training.ridges import Ridges
-from bigmc.training.search import Search
-from bigmc.training.trials import Candidate
-from bigmc.training.validation import Validation
+from bigmc.training.search import search_rows
+from bigmc.training.search.best_model import check_ridge_memory
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.ridges import Ridges
+from bigmc.training.search.search import Search
+from bigmc.training.search.trials import Candidate
+from bigmc.training.search.validation import Validation
 
 LABELS = np.arange(3000) % 40
 
@@ -66,7 +66,7 @@ def test_trials_leave_memory_for_the_rows_of_the_search(dataset, monkeypatch):
             planned.append(resources.memory_limit)
             raise StopIteration
 
-    monkeypatch.setattr("bigmc.training.validation.learner_of", lambda options: Learner())
+    monkeypatch.setattr("bigmc.training.search.validation.learner_of", lambda options: Learner())
     validation = Validation(dataset["train"], ThreadEngine(1), Limits(10**9, few_rows=0))
     with pytest.raises(StopIteration):
         validation.attempt(Candidate("counts", "log_loss"))

@@ -145,7 +145,7 @@ def test_a_replacement_that_was_killed_is_repeated(rows, n_removed, tmp_path, mo
         remove_tree(folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bigmc.training.fit.remove_tree", removing)
+        patch.setattr("bigmc.training.fit.fit.remove_tree", removing)
         with pytest.raises(KeyboardInterrupt):
             bigmc.fit(rows, tmp_path / "m", overwrite=True, **QUICKLY)
     bigmc.fit(rows, tmp_path / "m", overwrite=True, **QUICKLY)

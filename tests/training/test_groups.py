@@ -11,11 +11,11 @@ from bigmc.engine import ThreadEngine
 from bigmc.errors import DataError
 from bigmc.learners.boosting import held_out
 from bigmc.store.sample import draw_groups, holdout_keys
-from bigmc.training.limits import Limits
 from bigmc.training.options import HeldOut, calibration_rows
 from bigmc.training.pilot import choose_for_texts
 from bigmc.training.pilot_rows import PilotRows
-from bigmc.training.search import Search
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.search import Search
 
 ENGINE = ThreadEngine(1)
 N_GROUPS, PER_GROUP = 300, 8

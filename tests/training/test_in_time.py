@@ -13,9 +13,9 @@ from bigmc.model import load_model
 from bigmc.model.calibration import Calibration
 from bigmc.options.learners import BoostOptions
 from bigmc.store.dataset import Dataset
-from bigmc.training import in_time
-from bigmc.training.trials import Candidate
-from bigmc.training.winner import Winner
+from bigmc.training.fit import in_time
+from bigmc.training.search.trials import Candidate
+from bigmc.training.search.winner import Winner
 
 N, FEW = 3000, 200
 SECONDS_A_ROW = 0.001

@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 import bigmc
 from bigmc.errors import DataError, ModelError
 from bigmc.model import load_model
-from bigmc.training.label_thresholds import FEWEST, Thresholds, best_micro_f1, choose_threshold
+from bigmc.training.search.label_thresholds import FEWEST, Thresholds, best_micro_f1, choose_threshold
 
 RNG = np.random.default_rng(6)
 

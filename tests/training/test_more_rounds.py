@@ -13,14 +13,15 @@ from bigmc.model import SumModel
 from bigmc.model.calibration import Calibration
 from bigmc.options.learners import BoostOptions
 from bigmc.store.dataset import Dataset
-from bigmc.training import fit_search, limits, more_rounds, search_rows, unseen_rows
-from bigmc.training.fit_models import FitModels
-from bigmc.training.label_thresholds import Thresholds
-from bigmc.training.limits import Limits
-from bigmc.training.more_rounds import with_more_rounds
-from bigmc.training.trials import Candidate, Verdict
-from bigmc.training.unseen_rows import JudgedWinner, UnseenRows
-from bigmc.training.winner import Winner
+from bigmc.training.fit import find_winner, more_rounds, unseen_rows
+from bigmc.training.fit.models import FitModels
+from bigmc.training.fit.more_rounds import with_more_rounds
+from bigmc.training.fit.unseen_rows import JudgedWinner, UnseenRows
+from bigmc.training.search import limits, search_rows
+from bigmc.training.search.label_thresholds import Thresholds
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.trials import Candidate, Verdict
+from bigmc.training.search.winner import Winner
 
 LOSSES = {6: 0.9, 12: 0.6, 25: 0.5, 50: 0.49, 100: 0.4895, 200: 0.3}
 """Log loss by rounds; the step to 100 is too small."""
@@ -126,14 +127,14 @@ def few_searched(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "FEW_ROWS_OF_TABLES", 100)
     monkeypatch.setattr(search_rows, "SAMPLE_ROWS", 600)
     monkeypatch.setattr(search_rows, "FEWEST_ROWS", 600)
-    choose = fit_search.choose_boosting
+    choose = find_winner.choose_boosting
 
     def six_rounds(*arguments):
         found = choose(*arguments)
         return replace(found, options=replace(found.options, n_rounds=6))
 
-    monkeypatch.setattr(fit_search, "choose_boosting", six_rounds)
-    monkeypatch.setattr(fit_search, "add_up", lambda *_: None)
+    monkeypatch.setattr(find_winner, "choose_boosting", six_rounds)
+    monkeypatch.setattr(find_winner, "add_up", lambda *_: None)
     return bigmc.ingest(frame, tmp_path / "d", label="label", dense=list("abcd"))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 import bigmc
-from bigmc.training.fit_models import FitModels
+from bigmc.training.fit.models import FitModels
 
 
 def test_beside_boosting_dual_coordinates_train_it(tmp_path, monkeypatch):

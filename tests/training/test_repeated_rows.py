@@ -9,7 +9,7 @@ import bigmc
 from bigmc.store import row_norms
 from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import row_digests
-from bigmc.training.repeated_rows import FEWEST, TELLING_SHARE, repeated_rows
+from bigmc.training.fit.repeated_rows import FEWEST, TELLING_SHARE, repeated_rows
 
 RNG = np.random.default_rng(11)
 SIGNS = RNG.choice([-1.0, 1.0], (900, 4))

@@ -20,15 +20,22 @@ from bigmc.options.learners import BoostOptions
 from bigmc.solvers.sparse import DualDescent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
-from bigmc.training.boosting_rounds import Boosting
-from bigmc.training.fit import Fit
-from bigmc.training.fit_search import choose_winner
-from bigmc.training.limits import Limits
-from bigmc.training.request import FitRequest, Splits
-from bigmc.training.search import Search
-from bigmc.training.sizes import Duals, DualsAfter, by_norm, smallest_good, train_with_size, with_shared_scale
-from bigmc.training.trials import Candidate, Course, Size, Trial
-from bigmc.training.winner import Winner
+from bigmc.training.boosting.rounds import Boosting
+from bigmc.training.fit.find_winner import choose_winner
+from bigmc.training.fit.fit import Fit
+from bigmc.training.fit.request import FitRequest, Splits
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.search import Search
+from bigmc.training.search.sizes import (
+    Duals,
+    DualsAfter,
+    by_norm,
+    smallest_good,
+    train_with_size,
+    with_shared_scale,
+)
+from bigmc.training.search.trials import Candidate, SearchResult, Size, Trial
+from bigmc.training.search.winner import Winner
 
 N_ROWS, N_CLASSES, N_FEATURES = 500, 5, 1500
 SPLITS = Splits("train", "test", True)
@@ -221,8 +228,8 @@ def test_boosting_must_be_better_than_the_best_number_of_features(few, learner, 
         Trial(Candidate(None), quality, loss, Calibration(), 4) for quality, loss in ((0.5, 0.9), (0.7, 0.6))
     )
     sizes = Size.whole(whole), Size(1, 0.25, few, 1.2 - few, Calibration())
-    course = Course((whole,), whole, 1000, 1000, "", sizes)
+    searched = SearchResult((whole,), whole, 1000, 1000, "", sizes)
     request = FitRequest(data, tmp_path / "m", SPLITS, Limits(10**9), ThreadEngine(1))
-    winner, rivals = choose_winner(request, course, Boosting(BoostOptions(), boosted, None), None)
+    winner, rivals = choose_winner(request, searched, Boosting(BoostOptions(), boosted, None), None)
     assert winner.kind == learner
     assert rivals == {"sparse": few, "boost": 0.7}

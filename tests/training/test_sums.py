@@ -10,10 +10,10 @@ import bigmc
 from bigmc.engine import ThreadEngine
 from bigmc.estimators import classifier_of
 from bigmc.store.dataset import Dataset
-from bigmc.training.boosting import choose_boosting
-from bigmc.training.limits import Limits
-from bigmc.training.search import Search
-from bigmc.training.sums import add_up, choose_weights
+from bigmc.training.boosting.choose import choose_boosting
+from bigmc.training.boosting.sums import add_up, choose_weights
+from bigmc.training.search.limits import Limits
+from bigmc.training.search.search import Search
 
 
 def noisy_scores(seed, n=900, n_classes=4):

@@ -103,7 +103,7 @@ def balanced_residuals(scores, labels, factor, out):
     scores : array of shape (n_samples, width)
     labels : int32 array of shape (n_samples, 1)
     factor : array of shape (n_classes, width)
-        See `bigmc.solvers.certificate.balance_classes`.
+        See `bigmc.objectives.balancing.balance_classes`.
     out : array of the shape of the scores, or with one column for two classes
     """
     n_classes = factor.shape[0]

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Sums over the entries of one column of what is kept of each sample: residuals and shares of the log loss.
+"""Log loss by columns: sums over a column's entries of the residuals and probabilities kept of each sample.
 
 Both layouts of `bigmc.kernels.linear.log_rows` are summed: one of a row for each class, in lanes, and one
 margin for two classes. Loops are written out for each sum, because sums that are not needed cost as much as

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Where the labels of a sample stand among the scores of all classes."""
+"""Ranks of a sample's labels among the scores of all classes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Stochastic steps whose variance is reduced, and what they need to know of all samples.
+"""Variance-reduced stochastic steps, and the gradients of all samples that they need.
 
 From an anchor, weights V with the mean gradient G of all samples, feature j follows a sample i by
 

@@ -78,7 +78,7 @@ class _Needs:
 
 @dataclass(frozen=True)
 class BoostingPlan:
-    """What a run keeps in memory and how.
+    """Memory plan of a run of the boosted learner.
 
     `memory` has every resident array by name; answers of learners take the rest, `learner_bytes` at most
     for each. The dual weights are of `dtype`. With `keep_blocks` the codes of all columns stay in memory;

@@ -16,10 +16,10 @@ Algorithm 1, in each iteration:
 4. **Working sets**: the n_max constraints violated by ε1 or more and the m_max components violated by ε2 or
    more are added; the thresholds are tightened when nothing exceeds them.
 
-Two things are not part of Algorithm 1: the bounds hold for the whole problem at any time, and `tol` is their
-difference; and the first-order steps, which move on with the working sets and are not thrown about by them as
-vertices of a linear program are. `iterations.Iterations` puts the steps together for `bigmc.solvers.loop`;
-`solve.solve_minimax` prepares a run.
+Two things go beyond Algorithm 1. The bounds hold for the whole problem at any time, and `tol` is their
+difference. And first-order steps continue from where they are when the working sets grow, while the solution
+of a linear program may jump to another vertex. `iterations.Iterations` puts the steps together for
+`bigmc.solvers.loop`; `solve.solve_minimax` prepares a run.
 """
 
 from bigmc.solvers.minimax.parameters import MinimaxParameters

@@ -22,7 +22,7 @@ _FEW_ROWS = 300
 
 @dataclass(frozen=True)
 class MinimaxPlan:
-    """What a run keeps in memory.
+    """Memory plan of a run of the minimax learner.
 
     Each worker may use `scratch_bytes` to read a shard, excluding its scores, and `n_workers` may scan at
     once in this process. A block for computing expectations has `block_bytes`; the working set has at

@@ -88,7 +88,7 @@ def entropy_scales(objective: Objective, last: float) -> tuple[float, ...]:
 
 
 def next_scale(bound: DualPoint) -> float:
-    """Return the scale of a dual point, within what the entropies of the next are wanted at."""
+    """Return the scale of a dual point, not below the smallest at which entropies are computed."""
     return min(1.0, max(bound.scale, _SMALLEST_SCALE))
 
 

@@ -23,11 +23,11 @@ MANY_ENTRIES = 5_000_000
 #: Gap to reach on that sample, with a penalty larger by as much as the noise of its gradients: more features
 #: that soon lose their weights again cost more than the better objective saves.
 _ROUGH_TOL = 0.3
-#: Where nothing but a ridge is there dual coordinates find the start. They go on to this share of the
-#: tolerance, because their intercept is shrunk, not further than single precision, and so often through the
-#: samples at most.
+#: With a ridge and no other penalty dual coordinate descent gives the first weights. It stops at this share
+#: of the tolerance, since its intercept is penalised, at no smaller gap than the second, for its single
+#: precision, and after so many epochs.
 _DUAL_SHARE, _DUAL_TOL, _DUAL_EPOCHS = 0.7, 1e-4, 60
-#: Descent on a dense matrix goes on to this share of the tolerance: to a tenth took a third longer.
+#: Share of the tolerance at which descent on a dense matrix stops: a tenth took a third longer.
 _DENSE_SHARE = 0.3
 
 

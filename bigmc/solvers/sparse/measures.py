@@ -1,4 +1,4 @@
-"""Gradients that are summed up already, as the conditions of optimality see them."""
+"""Measure how far gradients are from the conditions of optimality, some features at a time."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SMALL_SCORES = 4 << 20
 _SAMPLE_MEMORY = 0.75
 #: Shares that are tried: the first, and each in units of the one before.
 _LARGEST_SHARE, _NEXT_SHARE = 0.5, 0.75
-#: Room for samples that are drawn beyond the share.
+#: Memory for samples that are drawn beyond the share.
 _SAMPLE_MARGIN = 1.1
 #: Share of samples in memory that training on all of them starts with.
 _START_SHARE = 0.125
@@ -38,7 +38,7 @@ WORKSPACE = 18 << 20
 
 @dataclass(frozen=True)
 class SolverPlan:
-    """What a run in memory keeps there.
+    """Memory plan of a run with all samples in memory.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class SolverPlan:
 
 @dataclass(frozen=True)
 class Size:
-    """What a plan of memory must know of a problem.
+    """Sizes of a problem, on which a memory plan depends.
 
     Attributes
     ----------

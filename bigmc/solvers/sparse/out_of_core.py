@@ -1,10 +1,10 @@
 """Training of the sparse learner on data larger than memory.
 
 With a ridge alone dual coordinates go through blocks of the samples
-(`bigmc.solvers.sparse.ridge.row_blocks`). Else training starts from the weights of a sample that fits. Where
-the sample has many rows for each feature with weights, its loss, corrected by passes over everything, stands
-for that of all samples (`bigmc.solvers.sparse.sampled.subsampled_newton`); everything else goes through
-chunks of the samples in turn (`bigmc.solvers.sparse.chunks.rounds`). All end with the same certificate.
+(`bigmc.solvers.sparse.ridge.row_blocks`). Else training starts from the weights of a sample that fits. If
+the sample has many rows for each feature with weights, its loss, corrected by passes over all samples, is
+minimised (`bigmc.solvers.sparse.sampled.subsampled_newton`); otherwise training goes through chunks of the
+samples in turn (`bigmc.solvers.sparse.chunks.rounds`). All end with the same certificate.
 """
 
 from __future__ import annotations

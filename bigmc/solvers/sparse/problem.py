@@ -1,4 +1,4 @@
-"""What a run works on: rows, their scores, and the functions over both."""
+"""The samples of a run with their scores, and the sums and products over both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PRODUCT_ROWS = 512
 
 
 class SampleTable(Protocol):
-    """What a problem must know of its samples; a `bigmc.store.dataset.Dataset` does."""
+    """The interface of samples that a problem needs, as of a `bigmc.store.dataset.Dataset`."""
 
     n_samples: int
     n_classes: int

@@ -1,4 +1,4 @@
-"""A run of the sparse learner: its problem, its limits and what it works with."""
+"""A run of the sparse learner: its problem, limits and context."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Task:
         return padded_classes(self.dataset.n_classes)
 
     def size(self, tol: float) -> Size:
-        """Return what a plan of memory must know of it."""
+        """Return the sizes on which a memory plan depends."""
         dataset = self.dataset
         column_nnz = dataset.column_nnz()
         return Size(
@@ -126,7 +126,7 @@ class SparseRun:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What a checkpoint of the run belongs to."""
+        """Facts in which a checkpoint must agree with the run that resumes it."""
         task, descent = self.task, self.descent
         minimised, dataset = task.objective, task.dataset
         return {
@@ -179,7 +179,7 @@ class SparseRun:
 
     @property
     def size(self) -> Size:
-        """What a plan of memory must know of it: columns are centred beside an intercept only."""
+        """The sizes on which a memory plan depends: columns are centred beside an intercept only."""
         size = self.task.size(self.limits.tol)
         return size if self.descent.fit_intercept else replace(size, n_frequent=0)
 

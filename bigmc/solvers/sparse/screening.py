@@ -95,7 +95,7 @@ class Screening:
         return Screened(np.packbits(self.zero), self.norms[self.zero])
 
     def restore(self, screened: Screened) -> None:
-        """Go on from what was saved."""
+        """Restore the features that a checkpoint has."""
         self.zero[:] = np.unpackbits(screened.bits, count=len(self.zero))
         self.norms[self.zero] = screened.norms
 

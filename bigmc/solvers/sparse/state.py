@@ -119,7 +119,7 @@ class State:
     bytes_read : int
         Decoded bytes read from the shards so far.
     stage : int
-        Larger penalties that were gone through already, on the way to the requested one.
+        Number of larger penalties already solved on the way to the requested one.
     top : float
         Smallest weight of the penalty at which all weights are zero; 0 where it was not needed.
     history : list of dict
@@ -131,27 +131,28 @@ class State:
     damping : float
         Share of the mean curvature that Newton steps add, or of that of all samples in a corrected run.
     least_damping : float
-        What it is at least, since rounds with less came to worse weights.
+        Its minimum: rounds with less damping led to worse weights.
     own_damping : float32 array of shape (n_candidates,)
-        Factors of it for each feature where rounds take stochastic steps; of no use if there are fewer.
+        Factors of the damping for each candidate where rounds take stochastic steps; ignored if there are
+        fewer than candidates.
     scale : float
-        Of the last dual point out of core.
+        Scale that made the last dual point out of core feasible.
     corrected : bool
-        The run goes by `bigmc.solvers.sparse.sampled.subsampled_newton`; the following two are for it.
+        The method is `bigmc.solvers.sparse.sampled.subsampled_newton`, which has the next two.
     sample_rows : int
-        Rows that its sample was cut to; 0: all that memory has space for.
+        Rows that its sample was cut to; 0 if it has all that fit into memory.
     anchor : Evaluated or None
         The best weights so far.
     chunked : bool
-        The run goes by `bigmc.solvers.sparse.chunks.rounds`; the following is for it.
+        The method is `bigmc.solvers.sparse.chunks.rounds`, which has all that follow.
     layers : list of int64 arrays
         Features in the scratch file, in the order they were written.
     doubted : int64 array
         Features whose gradients the last pass kept, since bounds of their norms are above the penalty.
     n_chunks : int
-        Of that file.
+        Number of chunks in that file.
     most_held : int
-        Bytes of its columns that stay in memory instead, at most.
+        Maximum bytes of its columns that stay in memory instead.
     rounds : int
         One more than the rounds since the last pass over everything; 0 before such a pass.
     gain : float
@@ -159,7 +160,7 @@ class State:
     trial : bool
         The weights are those the last round came to, not evaluated; else those of the anchor are the best.
     round_bytes : int
-        Read by the last round.
+        Bytes read by the last round.
     past : list of PastRound
         The last rounds over about the same candidates, none of which was given up.
     """

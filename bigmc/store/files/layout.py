@@ -239,7 +239,9 @@ def _read_manifest(path: Path) -> tuple[Manifest, str]:
             f"{path} is a file, not a bigmc dataset", "give a folder made by bigmc ingest"
         ) from None
     except OSError as error:
-        raise StoreError(f"{file} cannot be read: {error.strerror}") from None
+        raise StoreError(
+            f"{file} cannot be read: {error.strerror}", "check the file and its permissions"
+        ) from None
     try:
         fields = parse_json(text)
         version = fields["version"]

@@ -102,7 +102,8 @@ def memory_shards(
     if scipy.sparse.issparse(X):
         matrix = matrix.tocsr()
     if matrix.shape[1] > np.iinfo(np.int32).max:
-        raise DataError(f"{matrix.shape[1]} features are more than the maximum of 2147483647")
+        said = f"{matrix.shape[1]} features are more than the maximum of 2147483647"
+        raise DataError(said, "select features, or hash them into fewer")
     for start in range(0, matrix.shape[0], shard_rows):
         stop = min(start + shard_rows, matrix.shape[0])
         part = matrix if stop - start == matrix.shape[0] else matrix[start:stop]  # a slice is a copy

@@ -111,6 +111,7 @@ def code_labels(y: ArrayLike | None, n_samples: int) -> tuple[NDArray[Any], NDAr
     if labels.ndim == 2 and labels.shape[0] == n_samples and labels.shape[1] > 0:
         return np.arange(labels.shape[1]), column_of_indicator(labels)
     if labels.shape != (n_samples,):
-        raise DataError(f"y has the shape {labels.shape}, but X has {n_samples} rows")
+        said = f"y has the shape {labels.shape}, but X has {n_samples} rows"
+        raise DataError(said, "give one label, or one row of 0 and 1, for each row")
     classes, codes = np.unique(labels, return_inverse=True)
     return classes, codes.astype(np.int32)

@@ -224,9 +224,9 @@ class DualDescent:
             yield weights
 
     def change_weights(self, change: Change) -> None:
-        """Put others in place of the weights, each feature's for itself, but not of the intercepts.
+        """Replace the weights, feature by feature; the intercepts stay.
 
-        The dual variables are good for nothing but `lower_bound` after that.
+        After that the dual variables can only be used by `lower_bound`.
 
         Parameters
         ----------

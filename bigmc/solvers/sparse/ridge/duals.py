@@ -1,4 +1,4 @@
-"""Dual variables of a ridge problem: their value, and what the intercept asks of them."""
+"""Dual variables of a ridge problem: visits to samples, dual objective, feasibility for an intercept."""
 
 import math
 import time

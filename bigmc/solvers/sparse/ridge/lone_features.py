@@ -1,4 +1,4 @@
-"""Features of one sample alone: what they weigh follows from its dual variables, and is not kept.
+"""Features of one sample alone: their weights follow from its dual variables, and are not stored.
 
 The weights of a feature are the sum of the dual variables of its samples times its values there. Where this
 sum has one term, the feature only adds the square of its value to what the sample's dual variables say of
@@ -71,7 +71,7 @@ class LoneFeatures:
         chosen : int64 array of shape (n_chosen,)
         duals : float32 array of shape (n_samples, width)
         change : callable or None
-            Makes other weights of those that the dual variables say.
+            Turns the weights that follow from the dual variables into those to score with.
         """
         if change is None:
             products: NDArray[np.float32] = self.squares[chosen, None] * duals[chosen]

@@ -78,7 +78,7 @@ def descend_blocks(run: SparseRun, plan: BlockPlan, saved: Packed | None) -> Tra
 
 
 class _Block(NamedTuple):
-    """Samples of blocks: where their dual variables are, which have weight, the weights, what they are."""
+    """Samples of blocks in memory: places of their dual variables, those with weight, weights, entries."""
 
     places: slice
     visited: NDArray[np.int64]
@@ -168,7 +168,7 @@ class RowBlockDescent:
         self._forget()
 
     def resume(self, saved: Packed) -> None:
-        """Go on from a saved state; begin anew if its dual variables are in another order."""
+        """Resume from a saved state; begin anew if its dual variables are in another order."""
         meta, arrays = saved
         if meta.get("n_groups", 0) != self._n_groups:
             self.start()

@@ -31,7 +31,7 @@ _MOST_PARTS = 64
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker must know beside the dataset.
+    """Arguments of a worker besides the dataset.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Part:
 
 @dataclass
 class Sums:
-    """What a part adds to a pass.
+    """Sums of a pass over a part of the shards.
 
     Attributes
     ----------

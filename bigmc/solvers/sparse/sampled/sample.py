@@ -1,4 +1,4 @@
-"""The loss of the samples in memory, and what it takes to let it stand for that of all samples."""
+"""The loss of the samples in memory, and the terms that correct it to the gradient of all samples."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class SampleLoss:
         curvatures: NDArray[np.float64],
         damping: float,
     ) -> tuple[list[Terms], Terms]:
-        """Return what corrects the loss at a point, of which the scores are.
+        """Return the terms that correct the loss at a point, whose scores the problem has.
 
         Parameters
         ----------
         held : list of Columns
-            Those that are wanted.
+            Columns of the terms.
         gradients, curvatures : float64 arrays
             Of all samples, for the columns held.
 

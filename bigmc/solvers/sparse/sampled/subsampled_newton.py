@@ -71,7 +71,7 @@ _ROUNDING = 1.0
 
 @dataclass(frozen=True)
 class Measured:
-    """Gradients of a pass, as the conditions of optimality see them.
+    """How far the gradients of a pass are from the conditions of optimality.
 
     Attributes
     ----------

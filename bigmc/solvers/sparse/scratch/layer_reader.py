@@ -1,4 +1,4 @@
-"""Columns that were put away, put together again shard by shard: the reverse of `layer_writer`."""
+"""Read stored columns back, shard by shard: the reverse of `layer_writer`."""
 
 from __future__ import annotations
 

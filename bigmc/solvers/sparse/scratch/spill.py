@@ -1,9 +1,8 @@
 """Columns of chosen features, compressed, cut into chunks of randomly drawn samples.
 
-A chunk has the same share of the samples of (nearly) every shard, so that its loss stands for that of all.
-Compressed, what is worth training on is mostly a small part of the bytes of the data. What fits stays in
-memory; the rest goes to a scratch file, and reading that again costs accordingly less than another pass over
-the shards.
+A chunk has the same share of the samples of (nearly) every shard, so that its loss represents that of all.
+Compressed, the chosen columns are mostly a small part of the bytes of the data. Those that fit stay in
+memory; the others go to a scratch file, which costs less to read again than the shards.
 """
 
 from __future__ import annotations

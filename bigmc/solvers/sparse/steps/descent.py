@@ -1,4 +1,4 @@
-"""How steps are taken."""
+"""Options of the descent: size of the steps, intercept, and seed of the orders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ STEPS = ("line_search", "constant")
 
 @dataclass(frozen=True)
 class Descent:
-    """How steps are taken.
+    """Options of the descent.
 
     Attributes
     ----------

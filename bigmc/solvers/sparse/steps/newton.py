@@ -1,4 +1,4 @@
-"""Newton steps over the weights that are not zero: what sweeps need many rounds for, in a few.
+"""Newton steps over the weights that are not zero: a few of them save many rounds of sweeps.
 
 As a function of these weights the objective is smooth. Conjugate gradients minimise its quadratic model,
 over the samples in row order; a line search on the objective itself follows. Together with sweeps, which
@@ -51,8 +51,8 @@ _FORCING = 0.1
 _SUFFICIENT_DECREASE = 0.01
 _HALVINGS = 6
 _SMALLEST_CURVATURE = 1e-12
-#: Damping there always is: along directions without any curvature the model goes on for ever, and steps that
-#: leave them out make no way where few margins are positive.
+#: Minimum damping: along directions without curvature the model has no minimum, and steps that leave these
+#: directions out make no progress where few margins are positive.
 _LEAST_DAMPING = 1e-6
 #: Models of at most so many weights, padded classes included, are solved by a factorisation: conjugate
 #: gradients amplify rounding where there are about as many steps as weights.
@@ -64,7 +64,7 @@ _RANK = 1e-13
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Return what limits the threads of BLAS; to look for it takes a hundred times as long as to do it."""
+    """Return the controller of BLAS threads, which takes a hundred times as long to make as to use."""
     return ThreadpoolController()
 
 

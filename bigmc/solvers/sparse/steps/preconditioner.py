@@ -1,4 +1,4 @@
-"""What conjugate gradients of a Newton step take for the inverse of the Hessian.
+"""Preconditioner of the conjugate gradients of a Newton step: an approximate inverse of the Hessian.
 
 Where many features are in nearly every sample, as the letters of texts are, their columns are far from
 orthogonal, and the diagonal says little of the Hessian. With the diagonal alone, steps along what these

@@ -144,6 +144,6 @@ class Projections:
         return n_visits
 
     def _largest(self, chosen: Sequence[NDArray[np.int64]]) -> float:
-        """Return what the last visits of some columns found beyond the ball at most."""
+        """Return the largest excess over the ball that the last visits of some columns found."""
         found = (own[some].max(initial=0.0) for own, some in zip(self._excess, chosen, strict=True))
         return max(map(float, found), default=0.0)

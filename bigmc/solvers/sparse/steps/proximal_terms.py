@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Terms:
-    """What the objective has beside loss and penalty, for some features.
+    """Terms of the objective besides loss and penalty, for some features.
 
     Attributes
     ----------

@@ -107,7 +107,7 @@ class Sweeper:
     most_visits : int
         `sweep_until` ends after looking at this many entries.
     newton_bytes : int
-        Room for the samples in row order; where they do not fit there are no Newton steps.
+        Memory for the samples in row order; where they do not fit there are no Newton steps.
     ends : float, optional
         Time of `time.monotonic` after which neither a Newton step nor a sweep but the first begins, and that
         one leaves the blocks that are left.

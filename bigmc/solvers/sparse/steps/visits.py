@@ -48,7 +48,7 @@ class WorkingColumns(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """One sweep: its number, for the shuffle, the weight of the penalty, and what is left alone."""
+    """One sweep: its number, for the shuffle, the weight of the penalty, and a violation not worth a step."""
 
     number: int
     alpha: float

@@ -1,11 +1,10 @@
 """A dual point that is nearly feasible, beside weights that are not optimal yet.
 
-Scaled into the ball of the penalty, the derivatives of the losses give a bound that goes by the gradient
-that is furthest out of it, which may be one of a hundred thousand: the bound lags behind the objective. So
-gradients out of the ball are taken back to it, each by the dual variables of its own samples
-(`bigmc.solvers.sparse.steps.projections`). What the bound loses is quadratic in the violations. The steps are
-those of weights beside the weights, so that scores say what the dual variables are: with any loss the point
-stays one.
+Scaled into the ball of the penalty, the derivatives of the losses give a bound that depends on the gradient
+furthest outside of it, which may be one of a hundred thousand: the bound lags behind the objective. So
+gradients outside the ball are projected onto it, each by the dual variables of its own samples
+(`bigmc.solvers.sparse.steps.projections`). What the bound loses is quadratic in the violations. Projections
+move a copy of the weights, whose scores determine the dual variables, so that these fit any loss.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from bigmc.solvers.sparse.working_set.gradient import dual_gradients
 
 #: Features whose gradients have at least this share of alpha take part: those of others stay in the ball.
 _NEAR = 0.9
-#: They visit as many entries as so many sweeps over all, and so many at least: with words four or five sweeps
-#: are enough, letters and other columns that are much the same need more.
+#: Entries to visit, in sweeps over all, and their minimum: words need four or five sweeps, letters and other
+#: columns that are much the same more.
 _SWEEPS, _CHEAP_ENTRIES = 8, 1 << 22
 
 
@@ -44,7 +43,7 @@ class Proof(NamedTuple):
 
 
 class _Moved:
-    """Weights beside those of a state."""
+    """A copy of the weights of a state, which projections move."""
 
     def __init__(
         self, problem: Problem, source: BlockSource, state: State, features: NDArray[np.int64]
@@ -94,7 +93,7 @@ def projected_bound(
     allowed : float
         Sweeps end when no gradient is further out of the ball than this.
     most_columns : int
-        So many features take part, at most: those with the largest gradients.
+        Maximum number of features that take part: those with the largest gradients.
     """
     objective, alpha = problem.objective, problem.alpha
     moved = _Moved(problem, source, state, _nearly_out(screening, state, alpha, most_columns))

@@ -37,12 +37,12 @@ from bigmc.solvers.sparse.steps.sweeps import Course, Sweeper
 from bigmc.solvers.sparse.working_set.gradient import GradientPass, gradient_pass
 from bigmc.solvers.sparse.working_set.projection import Proof, projected_bound
 
-#: Sweeps go on until the gap that the violation makes is this fraction of the tolerance, which mostly makes
-#: the next pass the last, but between these fractions of the violation of the last pass: the working set may
-#: miss features.
+#: Sweeps stop when the violation makes a gap of this fraction of the tolerance, so that the next pass is
+#: mostly the last; but between the other two fractions of the violation of the last pass, since the working
+#: set may miss features.
 _TOLERATED = 0.3
 _SMALLEST_FRACTION, _LARGEST_FRACTION = 0.01, 0.2
-#: A violation of alpha makes a gap of the penalty's share in the objective, which is taken for at least this.
+#: A violation of alpha makes a gap of the penalty's share in the objective; the minimum assumed for it.
 _SMALLEST_SHARE = 0.1
 #: With fewer entries a pass costs little: the first penalty is the requested one.
 _FEW_ENTRIES = 10_000
@@ -52,8 +52,8 @@ _INNER_STEPS = 2
 #: The penalty goes down by about this factor from stage to stage, each solved to this fraction of it.
 _STAGE_FACTOR = 5.0
 _STAGE_FRACTION = 0.5
-#: A better dual point is looked for where the largest gradient is at most so many alpha, until none is
-#: further out of the ball than what makes a gap of this share of the tolerance.
+#: Largest gradient, in alpha, for which a better dual point is searched; and the gap, as a share of the
+#: tolerance, that violations may make when this search ends.
 _NEARLY_FEASIBLE, _ALLOWED = 3.0, 0.1
 #: Newton steps of the intercept before a certificate.
 _INTERCEPT_STEPS = 20
@@ -116,7 +116,7 @@ class Rounds:
             self._improve(self._expected(self.state.norms), None)
 
     def resume(self, saved: Packed) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self._set_state(State.unpack(saved, self._problem.width))
 
     def _set_state(self, state: State) -> None:
@@ -182,7 +182,7 @@ class Rounds:
         return GradientPass(before, 0.0, self._limits.tol * alpha, features, violations, columns, 0)
 
     def _set_coef(self, coef: Coefficients) -> None:
-        """Take new weights, unless they break the promise on memory."""
+        """Take new weights; raise an error if they are not finite, or larger than planned."""
         if not np.isfinite(coef.rows).all():
             raise DataError(
                 "the weights are no longer finite", "look for huge or non-finite values in the data"
@@ -205,7 +205,7 @@ class Rounds:
         self._held = []  # its memory is for the columns the coming pass chooses
 
     def _evaluate(self) -> tuple[GradientPass, Certificate]:
-        """Make a pass over what is left; update intercept, lower bound, and what is left."""
+        """Make a pass over the features left by screening; update intercept, lower bound and screening."""
         problem, state = self._problem, self.state
         objective = problem.objective
         factor: NDArray[np.float64] | None = np.empty((0, problem.n_classes))

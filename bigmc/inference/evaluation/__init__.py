@@ -1,0 +1,1 @@
+"""Evaluate predictions on labelled data: single labels, label sets, probabilities."""

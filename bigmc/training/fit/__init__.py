@@ -1,0 +1,1 @@
+"""The steps of `bigmc fit`: search, compare on unseen rows, measure, train on all rows, save."""
