@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.solvers.sparse.chunks.damping import Damped
 from bigmc.solvers.sparse.chunks.evaluation import distance
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -91,9 +92,7 @@ class Weights:
         return Coefficients.zeros(width).updated(list(zip(self.layers, self.rows, strict=True)))
 
 
-def improve(
-    task: ChunkTask, chunk: Chunk, weights: Weights, anchor: Evaluated, damping: float, n_iter: int
-) -> int:
+def improve(task: ChunkTask, chunk: Chunk, weights: Weights, anchor: Evaluated, damped: Damped) -> int:
     """Take a few sweeps over the corrected loss of a chunk; `weights` move.
 
     Parameters
@@ -104,10 +103,8 @@ def improve(
         Those the chunk before left.
     anchor : Evaluated
         Weights at which the gradient of all samples is known.
-    damping : float
-        The d above.
-    n_iter : int
-        Number of the first sweep, for its shuffle.
+    damped : Damped
+        The d above, and the number of the first sweep, for its shuffle.
 
     Returns
     -------
@@ -120,14 +117,14 @@ def improve(
     parts = plain_parts(problem, chunk, weights.rows, centred) + centred
     level, n_classes = weights.intercept, task.n_classes
     level += shift_of(centred, n_classes)
-    of_level = _level_terms(problem, level, anchor, damping) if task.fit_intercept else None
+    of_level = _level_terms(problem, level, anchor, damped.of_intercept) if task.fit_intercept else None
     problem.fill_residuals()
-    terms = _corrections(parts, chunk, anchor, damping)
+    terms = _corrections(parts, chunk, anchor, damped.of_features)
     negligible = _NEGLIGIBLE * min(task.alpha, distance(task, anchor, weights.layers).violation)
     steps = ChunkSteps.of(
         task.descent, problem, task.alpha, lambda: set_scores(problem, chunk, weights.rows, centred, level)
     )
-    for sweep in range(n_iter, n_iter + _SWEEPS):
+    for sweep in range(damped.n_iter, damped.n_iter + _SWEEPS):
         steps.begin_sweep()
         if of_level:
             steps.move_level(level, of_level)
@@ -187,17 +184,20 @@ def violation_to_reach(task: ChunkTask, anchor: Evaluated, layers: Sequence[NDAr
     return max(target, math.sqrt(2.0 * task.objective.ridge * gap / max(1, sum(map(len, layers)))))
 
 
-def _corrections(parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping: float) -> list[Terms]:
+def _corrections(
+    parts: Sequence[Part], chunk: Chunk, anchor: Evaluated, damping: NDArray[np.floating]
+) -> list[Terms]:
     """Return what corrects the loss of a chunk whose scores are those of the anchor."""
     terms, counts = [], chunk.counts()
     for part in parts:
         gradient, curvature = gradients_of(part.problem, part.columns)
-        raw = anchor.curvature[places_among_candidates(part, chunk)].astype(np.float64)
+        at = places_among_candidates(part, chunk)
+        raw = anchor.curvature[at].astype(np.float64)
         if part.means is None:
             added, noisy = np.maximum(raw - curvature, 0.0), raw
         else:  # what chunks get wrong is mostly what the level does to these columns
             added, noisy = np.zeros(len(raw)), np.sqrt(np.maximum(curvature, _LEAST_SHARE * raw) * raw)
-        added += damping * noisy * np.sqrt(_ENTRIES / np.maximum(counts[part.layer][part.places], 1))
+        added += damping[at] * noisy * np.sqrt(_ENTRIES / np.maximum(counts[part.layer][part.places], 1))
         tilt = whole_gradients(part, chunk, anchor) - gradient - added[:, None] * part.rows
         terms.append(Terms(tilt, part.problem.objective.ridge + added))
     return terms

@@ -32,7 +32,7 @@ _FAIR, _POOR, _ABOVE_WORSE = 0.3, 0.1, 1.5
 #: The least damping, and its factor where a round gained nothing.
 _LEAST, _GROWTH = 0.02, 2.0
 #: Least and largest factor of the damping of one feature, and of its change after a round.
-_RANGE, _CHANGE = (0.1, 30.0), (0.5, 4.0)
+_RANGE, _CHANGE = (0.005, 30.0), (0.5, 4.0)
 
 
 class RoundKind(Enum):
@@ -51,14 +51,6 @@ def begin(state: State, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
     state.least_damping = _LEAST
 
 
-def follow_sweeps(state: State, share: float) -> None:
-    """Set the damping after a round of sweeps, after this share of whose way the objective was least.
-
-    With less than all of it steps were too long for what chunks get wrong; with more they were too short.
-    """
-    state.damping = max(state.least_damping, state.damping / float(np.clip(share, *_SHARE)))
-
-
 def lower(state: State, gain: float) -> None:
     """Set the damping after stochastic steps that gained this share; the state has the gain before."""
     if state.gain > 1.0 or gain >= _FAIR * state.gain:  # there was none before, or noise takes little
@@ -70,9 +62,10 @@ def lower(state: State, gain: float) -> None:
     state.damping = max(state.least_damping, factor * state.damping)
 
 
-def grow(state: State) -> None:
-    """Set the damping after stochastic steps whose weights were worse than those before."""
-    state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
+def grow(state: State, kind: RoundKind) -> None:
+    """Set the damping after a round whose weights were worse than those before, or not finite."""
+    if kind is RoundKind.STOCHASTIC:
+        state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
     state.damping *= _GROWTH
 
 

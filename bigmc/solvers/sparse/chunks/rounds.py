@@ -26,6 +26,7 @@ from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, join
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, with_gradients_of_written
 from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.chunks.corrected_loss import Weights, descend, improve, violation_to_reach
+from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.evaluation import Evaluation
 from bigmc.solvers.sparse.chunks.figures import figures_of_pass, figures_of_round
 from bigmc.solvers.sparse.chunks.interpolation import best_share, between
@@ -219,6 +220,7 @@ class ChunkRounds:
             before, spill = joined(state), self._columns.spill
             if len(certified.written):
                 state.layers = [*state.layers, certified.written]
+                state.own_damping = damping.carried_over(before, state.own_damping, joined(state))
             # what was written on the way is named by estimates, or did not fit: the rest decides the bound
             known = self._columns.known_after(certified)
             wanted = self._columns.with_doubted(state, union(known, before))
@@ -307,6 +309,7 @@ class ChunkRounds:
         spill = self._columns.spill
         assert anchor is not None
         evaluation = Evaluation(task, state.layers, state.coef, state.intercept) if state.trial else None
+        damped = damping.of_steps(state, len(joined(state)))
         start = (state.coef, state.intercept) if state.trial else (anchor.coef, anchor.intercept)
         weights = Weights.of(*start, state.layers)
         generator = np.random.default_rng([task.seed, state.n_iter])
@@ -315,22 +318,22 @@ class ChunkRounds:
             if evaluation:
                 evaluation.add(chunk)
             if weights.finite:
-                state.n_iter += improve(task, chunk, weights, anchor, state.damping, state.n_iter)
+                state.n_iter += improve(task, chunk, weights, anchor, damped._replace(n_iter=state.n_iter))
         if evaluation and not self._accept_or_retreat(evaluation.result()):
             return
         state.trial = weights.finite
         if not state.trial:
-            return damping.follow_sweeps(state, 0.0)
+            return damping.grow(state, RoundKind.SWEEPS)
         take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
 
     def _accept_or_retreat(self, reached: Evaluated) -> bool:
         """Accept the trial of sweeps, or let the next be the best weights on the way to it."""
-        state, anchor = self.state, self.state.anchor
+        state, anchor, task = self.state, self.state.anchor, self._task
         assert anchor is not None
-        share = best_share(self._task, anchor, reached, joined(state))
-        damping.follow_sweeps(state, share)
+        damping.adapt(task, state, reached, joined(state))
         if self._accept(reached):
             return True
+        share = best_share(task, anchor, reached, joined(state))
         state.trial = 0.0 < share < 1.0
         if state.trial:
             state.coef, state.intercept = between(anchor, reached, share)
@@ -350,7 +353,7 @@ class ChunkRounds:
         coef, intercept = follow_rows(task, spill, state.anchor, damped, self._plan.row_bytes)
         state.trial = bool(np.isfinite(coef.rows).all() and np.isfinite(intercept).all())
         if not state.trial:
-            return damping.grow(state)
+            return damping.grow(state, RoundKind.STOCHASTIC)
         state.coef, state.intercept = coef, intercept
 
     def _accept(self, reached: Evaluated | None) -> bool:
@@ -360,13 +363,15 @@ class ChunkRounds:
         rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
         if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
             if self._columns.by_rows(state):
-                damping.grow(state)
+                damping.grow(state, RoundKind.STOCHASTIC)
             state.past = []
             return False
         gain = 1.0 - reached.objective / anchor.objective
         if self._columns.by_rows(state):
             damping.lower(state, gain)
-        state.gain, state.anchor = gain, reached
+        state.anchor = reached
+        if self._columns.by_rows(state) or state.past or self._columns.spill.n_chunks == 1:
+            state.gain = gain
         self._tell()
         return True
 
