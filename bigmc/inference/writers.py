@@ -40,17 +40,28 @@ class TableWriter(ABC):
 
 
 class ParquetWriter(TableWriter):
-    """Parquet; a row group for each table."""
+    """Parquet; a row group for every few tables, since what is known of it stays in memory up to the end."""
+
+    tables_per_group = 1
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         super().__init__(file, schema)
         self._writer = pq.ParquetWriter(file, schema, store_schema=False)
+        self._group: list[pa.Table] = []
 
     def write(self, table: pa.Table) -> None:
         """Append a table."""
-        self._writer.write_table(table)
+        self._group.append(table)
+        if len(self._group) >= self.tables_per_group:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        if self._group:
+            self._writer.write_table(pa.concat_tables(self._group))
+            self._group = []
 
     def __exit__(self, *_: object) -> None:
+        self._write_group()
         self._writer.close()
         self._file.flush()
 
