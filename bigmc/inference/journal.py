@@ -18,7 +18,7 @@ from bigmc.store.files import disk
 from bigmc.store.files.atomic import write_atomic
 from bigmc.store.files.untrusted import check_types, parse_json
 
-PARTS, POSITION = "parts.arrow", "position.json"
+PARTS, POSITION = "parts.arrow", "done.json"
 
 SECONDS_BETWEEN_COMMITS = 2.0
 """Maximum work repeated after a kill; committing more often would wait for the disk."""

@@ -36,8 +36,8 @@ pq = LazyModule("pyarrow.parquet")
 
 RESULT, REJECTS = "result", "rejects.parquet"
 
-_WORK_FILES = (RESULT, REJECTS, PARTS, POSITION, "job.json")
-"""All files of unfinished work; the last one is of earlier versions."""
+_WORK_FILES = (RESULT, REJECTS, PARTS, POSITION, "position.json", "job.json")
+"""All files of unfinished work; the last two are of earlier versions, which cut parts at other rows."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class PredictionJob:
             with disk.output(result) as file:
                 missing = plan.engine.map(source.predict, plan.parts[journal.n_parts :], predictor)
                 tables = journal.followed_by((tables for _, tables in missing), len(plan.parts))
-                counts = self._write_tables(predictor.schema, plan.n_rows, tables, file, rejects)
+                counts = self._write_tables(predictor.schema, plan, tables, file, rejects)
             disk.sync(result)
         aside = rejects if counts.n_quarantined else None
         receipt = Receipt(
@@ -149,11 +149,17 @@ class PredictionJob:
         return counts
 
     def _write_tables(
-        self, schema: pa.Schema, n_rows: int, tables: Iterator[Predicted], file: IO[bytes], rejects: Path
+        self,
+        schema: pa.Schema,
+        plan: PredictionPlan,
+        tables: Iterator[Predicted],
+        file: IO[bytes],
+        rejects: Path,
     ) -> PredictionCounts:
         n_samples = n_rejects = n_odd = 0
         with ExitStack() as files:
-            writer = files.enter_context(open_writer(self.output, file, schema))
+            writer = open_writer(self.output, file, schema, plan.parts_per_group)
+            files.enter_context(writer)
             aside: Any = None
             for predicted, bad in tables:
                 writer.write(predicted)
@@ -166,7 +172,7 @@ class PredictionJob:
                 n_odd += int((predicted.schema.metadata or {}).get(N_ODD.encode(), 0))
                 n_rejects += bad.num_rows
                 done = n_samples + n_rejects
-                self.resources.progress(Progress("predict", done, n_rows, "rows"))
+                self.resources.progress(Progress("predict", done, plan.n_rows, "rows"))
         return PredictionCounts(n_samples, n_rejects, n_odd)
 
     def _stream(self, source: PredictionInput) -> PredictionCounts:
@@ -174,4 +180,4 @@ class PredictionJob:
         parts = plan.engine.map(source.predict, plan.parts, predictor)
         tables = (tables for _, tables in parts)
         with closing(self.output.open_stream()) as file:
-            return self._write_tables(predictor.schema, plan.n_rows, tables, file, Path(os.devnull))
+            return self._write_tables(predictor.schema, plan, tables, file, Path(os.devnull))

@@ -33,7 +33,8 @@ class PredictionPlan:
 
     Parts are numbers of shards, or parts of raw sources of about `part_bytes`, which is 0 for datasets:
     their parts do not depend on the memory limit. `n_rows` is that of all parts; `kept` has the copied
-    columns of the input, with their types; `reading` says how raw sources are read.
+    columns of the input, with their types; `reading` says how raw sources are read. The results of
+    `parts_per_group` parts are a row group of a Parquet file.
     """
 
     engine: Engine
@@ -43,6 +44,7 @@ class PredictionPlan:
     kept: pa.Schema
     reading: ReadRequest = EVERYTHING
     part_bytes: int = 0
+    parts_per_group: int = 1
 
 
 def row_cost(model: ModelOutline, options: PredictOptions) -> int:

@@ -87,13 +87,15 @@ class RawInput:
             # Raises an error with a larger limit if long records need it.
             _most_held(scan(sources, LARGEST_PART, hints), hints)
             raise
-        row_bytes = bytes_per_row(sources[0])
+        row_bytes = max(bytes_per_row(sources[0]), 1e-9)
         cost = row_cost(model, options) + (3 * row_bytes if options.keep else 0)
-        growth = 8 * cost / max(row_bytes, 1e-9)
+        growth = 8 * cost / row_bytes
         share = _share(model, free, int(growth * LARGEST_PART) + 1)
-        most = int(np.clip(share / growth, SMALLEST_PART, LARGEST_PART))
+        # the scores of few bytes may be large: many values of Parquet take less than a byte
+        smallest = 1 if sources[0].format == "parquet" else SMALLEST_PART
+        most = int(np.clip(share / growth, smallest, LARGEST_PART))
         part_bytes = most if part_bytes is None or part_bytes > most else part_bytes
-        parts = scan(sources, part_bytes, hints)
+        parts = scan(sources, part_bytes, replace(hints, most_rows=int(part_bytes / row_bytes) + 1))
         held = _most_held(parts, hints)
         engine = engine.at_most(max(1, free // max(share, SMALLEST_SCRATCH + held)))
         scratch = free // engine.n_threads - held
@@ -106,7 +108,9 @@ class RawInput:
             record_limit=hints.record_limit,
         )
         n_rows = sum(part.n_rows for part in parts)
-        return PredictionPlan(engine, scratch, parts, n_rows, kept, reading, part_bytes)
+        # as many as a worker's bytes hold: the footer has some hundred bytes for each column of a group
+        per_group = max(1, int(share * row_bytes / (cost * part_bytes)))
+        return PredictionPlan(engine, scratch, parts, n_rows, kept, reading, part_bytes, per_group)
 
     def predict(self, part: Part, predictor: PartPredictor) -> Predicted:
         """Return the predictions of a part, and the rows set aside."""

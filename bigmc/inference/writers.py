@@ -40,17 +40,27 @@ class TableWriter(ABC):
 
 
 class ParquetWriter(TableWriter):
-    """Parquet; a row group for each table."""
+    """Parquet; a row group for every few tables, since what is known of it stays in memory up to the end."""
 
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+    def __init__(self, file: IO[bytes], schema: pa.Schema, tables_per_group: int = 1) -> None:
         super().__init__(file, schema)
         self._writer = pq.ParquetWriter(file, schema, store_schema=False)
+        self._group: list[pa.Table] = []
+        self._tables_per_group = tables_per_group
 
     def write(self, table: pa.Table) -> None:
         """Append a table."""
-        self._writer.write_table(table)
+        self._group.append(table)
+        if len(self._group) >= self._tables_per_group:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        if self._group:
+            self._writer.write_table(pa.concat_tables(self._group))
+            self._group = []
 
     def __exit__(self, *_: object) -> None:
+        self._write_group()
         self._writer.close()
         self._file.flush()
 
@@ -119,13 +129,15 @@ def refuse_other_formats(output: Output) -> Output:
     return output
 
 
-def open_writer(output: Output, file: IO[bytes], schema: pa.Schema) -> TableWriter:
+def open_writer(output: Output, file: IO[bytes], schema: pa.Schema, tables_per_group: int = 1) -> TableWriter:
     """Return the writer for the extension of an output's name.
 
-    Without a known extension a pipe or a device gets JSON lines, a file Parquet.
+    Without a known extension a pipe or a device gets JSON lines, a file Parquet, in which so many tables are
+    a row group.
     """
     default: type[TableWriter] = JsonLinesWriter if output.kind is OutputKind.STREAM else ParquetWriter
-    return _WRITERS.get(PurePath(output.name).suffix.lower(), default)(file, schema)
+    kind = _WRITERS.get(PurePath(output.name).suffix.lower(), default)
+    return ParquetWriter(file, schema, tables_per_group) if kind is ParquetWriter else kind(file, schema)
 
 
 def _line(row: Mapping[str, Any]) -> str:

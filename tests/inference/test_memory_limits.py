@@ -11,6 +11,7 @@ from bigmc import api
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.inference import raw_input
+from bigmc.inference.labelled_files import LabelledFiles
 from bigmc.model import LinearModel
 from bigmc.store import snapshot
 from bigmc.store.dataset import Dataset
@@ -84,6 +85,33 @@ def test_rows_of_many_numbers_are_read_several_at_a_time(wide, monkeypatch):
     api.predict(wide / "m.model", wide / "t.parquet", wide / "p.parquet", **limits(64, 1))
     assert sum(sizes) == 48
     assert len(sizes) <= 12
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_large_row_group_does_not_have_all_its_scores_in_memory(command, tmp_path, monkeypatch):
+    words = [f"w{c:02}" for c in range(60)]
+    few = pa.table({"text": words * 4, "label": words * 4})
+    api.ingest(few, tmp_path / "d.bigmc", text="text", label="label", split={"train": 1.0})
+    api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, max_passes=5)
+    n_rows = 60_000  # 29 MB of scores
+    rows = pa.table({"text": words * 1000, "label": words * 1000})
+    pq.write_table(rows, tmp_path / "t.parquet", row_group_size=n_rows)
+    most = []
+    if command == "predict":
+        to = tmp_path / "p.parquet"
+        api.predict(tmp_path / "m.model", tmp_path / "t.parquet", to, scores=True, **limits(44))
+        assert pq.read_table(to)["predicted_label"].to_pylist() == rows["label"].to_pylist()
+        groups = pq.ParquetFile(to).metadata
+        most = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
+    else:
+        part = LabelledFiles.part
+        monkeypatch.setattr(
+            LabelledFiles, "part", lambda *of: most.append(len(part(*of).all_scores)) or part(*of)
+        )
+        found = api.evaluate(tmp_path / "m.model", tmp_path / "t.parquet", **limits(44))
+        assert found["accuracy"] == 1
+    assert sum(most) == n_rows
+    assert max(most) < n_rows // 3
 
 
 def test_prediction_with_every_score_of_many_classes(tmp_path):

@@ -63,14 +63,14 @@ def test_workers_and_memory_change_nothing(workers, limit, data, tmp_path):
 
 
 def test_workers_change_no_byte_where_memory_cuts_parts(data, tmp_path):
-    X = np.random.default_rng(1).integers(0, 4, (8000, 30)).astype(float)
+    X = np.random.default_rng(1).integers(0, 4, (24_000, 30)).astype(float)
     written = set()
     for workers in (1, 2, 5):
         predict(data[1], tmp_path / "p", X, workers, limit=64_000_000)
         written.add((tmp_path / "p").read_bytes())
     assert len(written) == 1
     groups = pq.ParquetFile(tmp_path / "p").metadata
-    assert max(groups.row_group(i).num_rows for i in range(groups.num_row_groups)) < 4000
+    assert max(groups.row_group(i).num_rows for i in range(groups.num_row_groups)) < 12_000
 
 
 def test_results_that_do_not_fit_are_refused_with_figures(data, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.readers import parquet
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None):
@@ -73,6 +74,34 @@ def test_large_row_group_is_streamed(tmp_path):
         assert len(parts) == 1
         assert max(batch.table.nbytes for batch in batches) < 2 << 16
         assert joined(batches)[columns[0]].equals(table[columns[0]])
+
+
+@pytest.mark.parametrize("reader_bytes", [1 << 10, 64 << 20])  # a few columns at a time, or streamed
+@pytest.mark.parametrize("order", ["as they are", "every second one", "backwards"])
+def test_row_groups_are_cut_where_results_grow_with_rows(tmp_path, monkeypatch, order, reader_bytes):
+    expected = pa.concat_tables([made(900), made(60, 900), made(40, 960)])
+    for name, first, group in (("a", 0, 700), ("b", 900, 20)):
+        n = 900 if name == "a" else 100
+        pq.write_table(expected.slice(first, n), tmp_path / f"{name}.parquet", row_group_size=group)
+    sources = expand_sources(tmp_path)
+    parts = scan(sources, 1 << 20, ReadHints(most_rows=90))
+    assert [part.n_rows for part in parts] == [90] * 10 + [100]
+    assert sum(part.n_bytes for part in parts) == sum(part.n_bytes for part in scan(sources))
+    ways = {"as they are": parts, "every second one": parts[::2] + parts[1::2], "backwards": parts[::-1]}
+    opened = []
+    read_groups = parquet.read_row_groups
+    monkeypatch.setattr(parquet, "read_row_groups", lambda *of: opened.append(of) or read_groups(*of))
+    found = {}
+    for part in ways[order]:
+        part = Part.from_dict(json.loads(json.dumps(part.to_dict())))
+        found[part.index] = list(read(part, ReadRequest(None, 1 << 10, reader_bytes=reader_bytes)))
+        assert sum(batch.n_bytes for batch in found[part.index]) == part.n_bytes
+    batches = [batch for index in sorted(found) for batch in found[index]]
+    assert joined(batches).to_pydict() == expected.to_pydict()
+    assert np.concatenate([batch.row for batch in batches]).tolist() == list(range(1000))
+    assert np.concatenate([batch.line for batch in batches]).tolist() == [*range(900), *range(100)]
+    # the whole part of the small row groups does not close those of the other file
+    assert len(opened) == {"as they are": 2, "every second one": 3, "backwards": 11}[order]
 
 
 def test_columns_and_types_must_agree(tmp_path):

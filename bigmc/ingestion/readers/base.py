@@ -39,7 +39,8 @@ class Part:
     version of a file at an address, empty for local ones. `options` are findings of the reader for all parts,
     such as ``n_features``; `longest` has the bytes of the longest record of a text file, or of the largest
     pages of all Parquet columns; `footer_bytes` are those of a Parquet file's footer in memory while the file
-    is open. With several small `files`, counts are totals, and other fields those of the first.
+    is open. A part of some rows of its row groups has the number of rows `skipped` before it, others None.
+    With several small `files`, counts are totals, and other fields those of the first.
     """
 
     path: str
@@ -58,6 +59,7 @@ class Part:
     dialect: Dialect = USUAL
     version: str = ""
     footer_bytes: int = 0
+    skipped: int | None = None
     files: tuple[Part, ...] = ()
 
     def bytes_between(self, start: int, stop: int) -> int:
@@ -129,8 +131,9 @@ class ReadHints:
 
     For svmlight, `zero_based` says whether indices count from 0, None if the index 0 occurs anywhere;
     `n_features` is None if the largest index tells. `missing` says whether NaN in a matrix is a missing
-    value; otherwise its row is bad. Without a `record_limit`, a text record may have `MAX_RECORD_BYTES`, and
-    a footer any size.
+    value; otherwise its row is bad. Parquet parts have less than twice `most_rows`, if given, though row
+    groups have more. Without a `record_limit`, a text record may have `MAX_RECORD_BYTES`, and a footer any
+    size.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)
@@ -141,6 +144,7 @@ class ReadHints:
     n_features: int | None = None
     missing: bool = False
     columns: Sequence[str] | None = None
+    most_rows: int | None = None
     record_limit: RecordLimit | None = None
 
 

@@ -1,4 +1,4 @@
-"""Parquet: parts are ranges of row groups, streamed in bounded batches."""
+"""Parquet: parts are ranges of row groups, or of their rows, streamed in bounded batches."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from bigmc.ingestion.readers.base import (
 from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
+from bigmc.ingestion.readers.row_ranges import cut, rows_between
 from bigmc.ingestion.readers.utf8 import is_string, undecodable_rows
 from bigmc.ingestion.sources.source import Source, open_file, status_of
 from bigmc.lazy import LazyModule
@@ -150,12 +151,14 @@ class ParquetFormat:
             return plain_schema(file.schema_arrow)
 
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
-        """Collect row groups up to ``part_bytes``, encoded but not compressed."""
+        """Collect row groups up to ``part_bytes``, encoded but not compressed; cut larger ones on request."""
         parts: list[Part] = []
         for i, source in enumerate(sources):
             with _open(source.path) as file, _refusing(source.path):
                 columns = _leaves(file.metadata, hints.columns)
                 parts += self._split(file.metadata, columns, source, i, part_bytes)
+        if hints.most_rows is not None:
+            parts = [piece for part in parts for piece in cut(part, part_bytes, hints.most_rows)]
         return number(parts)
 
     def _split(
@@ -194,18 +197,27 @@ class ParquetFormat:
         return parts
 
     def read(self, part: Part, source: Source | None, request: ReadRequest) -> Iterator[Batch]:
-        """Stream the row groups of a part."""
+        """Stream the rows of a part."""
         done = 0
-        with _open(part.path, request.encoded) as file:
-            names = file.schema_arrow.names
-            wanted = list(names if request.columns is None else request.columns)
-            check_columns(part.path, wanted, with_fields(file.schema_arrow).names)
-            for table, step in _batches(file, part, wanted, request):
-                n, first = table.num_rows, part.first_row + done
-                batch = table_batch(table, part, done, request)
-                yield batch if n <= step else replace(batch, pieces=tuple(range(first, first + n, step)))
-                done += n
+        if part.skipped is None:
+            rows = read_row_groups(part, request)
+        else:
+            rows = rows_between(part, request, lambda: read_row_groups(part, request))
+        for table, step in rows:
+            n, first = table.num_rows, part.first_row + done
+            batch = table_batch(table, part, done, request)
+            yield batch if n <= step else replace(batch, pieces=tuple(range(first, first + n, step)))
+            done += n
         check_count(part, done)
+
+
+def read_row_groups(part: Part, request: ReadRequest) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield the rows of the row groups of a part as batches, each with the rows of a piece of it."""
+    with _open(part.path, request.encoded) as file:
+        names = file.schema_arrow.names
+        wanted = list(names if request.columns is None else request.columns)
+        check_columns(part.path, wanted, with_fields(file.schema_arrow).names)
+        yield from _batches(file, part, wanted, request)
 
 
 def _leaves(metadata: Any, columns: Sequence[str] | None) -> list[int]:
