@@ -72,3 +72,15 @@ def test_a_model_and_a_checkpoint_that_lie_are_refused(tmp_path):
         archive.writestr("array.b.npy", lie)
     with pytest.raises(StoreError, match="damaged"):
         checkpoint.load()
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_files_of_two_versions_are_read(version):
+    """The second is for headers of more than 65,535 bytes, the third for names of fields in Unicode."""
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.arange(5.0), version=version)
+    if version == (3, 0):
+        with pytest.raises(ValueError, match=r"version .* is not supported"):
+            read_npy(stream.getvalue())
+    else:
+        np.testing.assert_array_equal(read_npy(stream.getvalue()), np.arange(5.0))

@@ -1,0 +1,33 @@
+"""Every solver takes the steps that it took: a change of any rule on the way is noticed, and meant or not.
+
+Every bit of what is left in the end is recorded for kinds of processors. After a change that is meant to
+change anything of this, run `python -m golden.record` in `tests/`.
+"""
+
+import json
+
+import pytest
+from courses import GROUPS, RECORDED, course_digests, course_steps
+from golden.record import recorded_here
+
+#: Groups whose numbers do not change with the rounding of another processor. That of single precision changes
+#: the course of chunks and of first-order steps.
+ANYWHERE = ("boosted", "by the dual", "on a sample", "plans")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_solver_gets_there_as_it_did(group):
+    if group not in ANYWHERE:
+        recorded_here()  # or the test is skipped
+    recorded, steps = json.loads(RECORDED.read_text())[group], course_steps(group)
+    assert list(steps) == list(recorded)
+    for name, own in steps.items():
+        for number, (step, numbers) in enumerate(zip(own, recorded[name], strict=False)):
+            expected = dict(zip(step, numbers, strict=True))
+            assert step == pytest.approx(expected, rel=1e-5, abs=1e-9), f"step {number} of {name}"
+        assert len(own) == len(recorded[name]), name
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_solver_leaves_the_bits_that_it_left(group):
+    assert course_digests(group) == recorded_here()["courses"][group]
