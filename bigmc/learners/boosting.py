@@ -70,7 +70,7 @@ class BoostingLearner(Learner):
         if self.options.C != "auto":
             self._check(POSITIVE, "C")
         self._check(COUNT, "n_rounds", "patience", "n_models")
-        self._check_given(COUNT, "pool", "max_sweeps", "inner_rounds")
+        self._check_given(COUNT, "best_cuts", "pool", "max_sweeps", "inner_rounds")
         self._check_given(SHARE, "learning_rate")
         depth: Any = 1 if self.options.max_depth is None else self.options.max_depth
         for name, value, low, high in (
@@ -98,6 +98,8 @@ class BoostingLearner(Learner):
             del named["loss"]
         if named["label_noise"] == 0.0:
             del named["label_noise"]
+        if named["best_cuts"] is None:
+            del named["best_cuts"]
         return named
 
     def _solve(self, dataset: Dataset, run: Run) -> Trained:
@@ -177,6 +179,7 @@ class BoostingLearner(Learner):
             else float(options.learning_rate),
             max_bins=int(options.max_bins),
             column_share=float(options.column_share),
+            best_cuts=None if options.best_cuts is None else int(options.best_cuts),
             min_frequency=float(options.min_frequency),
             tol=self.tolerance,
             validation_fraction=float(options.validation_fraction),

@@ -154,6 +154,9 @@ class BoostOptions(LearnerOptions):
     column_share: float = option(
         1.0, "Share of the columns that the trees of a round may split on, drawn anew for each round."
     )
+    best_cuts: int | None = option(
+        None, "Trees split only on the columns of so many best first cuts of each class; by default on all."
+    )
     n_models: int = option(1, "Number of models to average, each with its own random columns.", "--models")
     min_frequency: float = option(
         0.0, "Trees split only on features that at least this share of the rows have."

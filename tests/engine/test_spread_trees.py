@@ -35,14 +35,17 @@ class Kept:
         return self.kept and ({**self.kept[0], "history": list(self.kept[0]["history"])}, self.kept[1])
 
 
-@pytest.mark.parametrize(("block_bytes", "column_share"), [(None, 1.0), (3000, 1.0), (None, 0.5)])
-def test_workers_grow_the_trees_of_threads(engine_of, tmp_path, block_bytes, column_share):
+@pytest.mark.parametrize(
+    ("block_bytes", "columns"),
+    [(None, {}), (3000, {}), (None, {"column_share": 0.5}), (None, {"best_cuts": 3})],
+)
+def test_workers_grow_the_trees_of_threads(engine_of, tmp_path, block_bytes, columns):
     generator = np.random.default_rng(0)
     X = generator.integers(0, 40, (700, 9)).astype(np.float64)
     y = (X[:, 0] > X[:, 1]) + 2 * (X[:, 2] + generator.integers(0, 9, 700) > X[:, 3])
     dataset = bigmc.ingest(X, tmp_path / "x.bigmc", label=y)
     options = {"C": 1e3, "max_depth": 3, "pool": 6, "n_rounds": 4, "memory_limit": 10**9}
-    options["column_share"] = column_share
+    options |= columns
     threads = solve(dataset, engine=ThreadEngine(2), **options)
     checkpoint = Kept()
     with pytest.raises(KeyboardInterrupt):

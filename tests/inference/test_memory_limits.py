@@ -11,7 +11,7 @@ from bigmc import api
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import ThreadEngine
 from bigmc.inference import raw_input
-from bigmc.inference.labelled_files import LabelledFiles
+from bigmc.inference.evaluation.labelled_files import LabelledFiles
 from bigmc.model import LinearModel
 from bigmc.store import snapshot
 from bigmc.store.dataset import Dataset

@@ -181,6 +181,30 @@ def test_a_round_searches_more_columns_until_they_are_enough(monkeypatch, enough
     assert searched[searched.index(4) - 1] == 2
 
 
+def test_trees_ask_the_columns_of_the_best_cuts_alone():
+    generator = np.random.default_rng(1)
+    X = generator.integers(0, 2, (400, 60)).astype(float)
+    y = (X[:, 4] + X[:, 17] + X[:, 30] > 1).astype(int)
+    y[generator.random(400) < 0.1] ^= 1
+    right = np.abs((y[:, np.newaxis] == X).sum(axis=0) - 200)
+    assert set(np.argsort(-right)[:3]) == {4, 17, 30}
+    assert np.sort(right)[-3] > 2 * np.sort(right)[-4], "others are as good: the test shows nothing"
+    asked = {"n_rounds": 8, "max_depth": 4, "column_share": 1.0}
+    features = solved(Dataset.from_arrays(X, y), best_cuts=3, **asked).stages.learners.feature
+    assert set(features[features >= 0]) == {4, 17, 30}
+    whole = solved(Dataset.from_arrays(X, y), **asked).stages.learners.feature
+    assert len(set(whole[whole >= 0])) > 3
+
+
+def test_a_resumed_run_asks_the_columns_of_the_best_cuts_again(dataset):
+    whole = solved(dataset, n_models=2, n_rounds=6, best_cuts=3)
+    checkpoint = MemoryCheckpoint()
+    solved(dataset, n_models=2, n_rounds=2, best_cuts=3, checkpoint=checkpoint)
+    resumed = solved(dataset, n_models=2, n_rounds=6, best_cuts=3, checkpoint=checkpoint)
+    one, other = whole.stages.arrays(), resumed.stages.arrays()
+    assert all((one[name] == other[name]).all() for name in one)
+
+
 @pytest.mark.parametrize("column_share", [1.0, 0.4])
 def test_trees_ask_frequent_features_alone(column_share):
     """With features of fewer samples left out of the matrix, and all asked, the trees are the same."""
@@ -320,6 +344,8 @@ def test_c_is_chosen_and_the_run_goes_on_after_a_stop(dataset):
         ({"n_models": 0, "column_share": 0.5}, "n_models is 0"),
         ({"column_share": 0.0}, "column_share is 0.0; give a number above 0, at most 1"),
         ({"column_share": 0.5, "max_depth": 1}, "learners of one cut look at all columns"),
+        ({"best_cuts": 5, "max_depth": 1}, "learners of one cut look at all columns"),
+        ({"best_cuts": 0}, "best_cuts is 0"),
     ],
 )
 def test_what_cannot_be_averaged_is_refused(rows, options, message):

@@ -220,6 +220,7 @@ def test_few_rows_of_several_columns_have_the_mean_of_models(
     tmp_path, few_rounds, monkeypatch, n_columns, few_rows, n_models, n_asked
 ):
     monkeypatch.setattr(choose, "FAR_BETTER", 1.0)  # single models may be better on so few rows
+    monkeypatch.setattr(choose, "_of_best_columns", lambda ladders: ladders)  # chance decides here
     X = np.random.default_rng(6).normal(size=(100, n_columns))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     search, data = searched(X, y, few_rows=few_rows)
@@ -265,6 +266,34 @@ def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
         shown = X = generator.normal(size=(300, 60))
     y = (shown[:, 0] * shown[:, 1] > 0).astype(int)
     assert choose_boosting(*searched(X, y), tmp_path).options.column_share == share
+
+
+def test_rounds_have_the_columns_of_the_best_cuts_where_few_of_many_columns_matter(
+    tmp_path, few_rounds, monkeypatch
+):
+    monkeypatch.setattr(choose, "MOST_COLUMNS", 6)
+    monkeypatch.setattr(choose, "BEST_CUTS", 30)
+    X = np.random.default_rng(5).normal(size=(200, 300))
+    search, data = searched(X, (X[:, 7] + X[:, 80] > 0).astype(int))
+    options = choose_boosting(search, data, tmp_path).options
+    assert options.best_cuts == 30
+    assert options.column_share in (0.5, 1.0)  # of averaged models, or single ones
+    monkeypatch.setattr(Ladder, "_judged", None)  # a fit that is run again has the same trials
+    assert choose_boosting(search, data, tmp_path).options == options
+
+
+@pytest.mark.parametrize("n_columns", [1200, 60])
+def test_penalties_are_tried_on_small_tables_with_more_columns_than_rows(n_columns):
+    """A ridge of so many columns is far behind boosting, and does not tell what a few of them can do."""
+    X = np.random.default_rng(3).normal(size=(120, n_columns))
+    features = {"dense": [f"x{j}" for j in range(n_columns)]}
+    data = Dataset.from_arrays(X, (X[:, 7] + X[:, 50] > 0).astype(int), features=features)
+    result = Search(data, ThreadEngine(1), Limits(1 << 30)).run(rival=0.99)
+    if n_columns > len(X):
+        assert result.best.candidate.alpha > 0
+        assert result.best.quality > result.trials[0].quality + 0.1
+    else:
+        assert len(result.trials) == 1
 
 
 @pytest.mark.parametrize(("similar", "share"), [(True, 0.1), (False, 1.0)])

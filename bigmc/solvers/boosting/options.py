@@ -49,8 +49,9 @@ class BoostingOptions:
     is the paper's τ_max, of which 1 is the stage-wise variant, and a pool of 1 is its algorithm.
 
     If none of the trees of a round is worth adding, it searches twice as many columns, and so on until it has
-    searched 1,000 or all, the first round all. `draw` selects the columns drawn, together with the seed:
-    models that are averaged differ in it. Samples are held out by a hash of their ids.
+    searched 1,000 or all, the first round all. With `best_cuts`, trees use only the columns of so many best
+    roots of each class, before there is any learner. `draw` selects the columns drawn, together with the
+    seed: models that are averaged differ in it. Samples are held out by a hash of their ids.
     """
 
     C: float
@@ -66,6 +67,7 @@ class BoostingOptions:
     inner_rounds: int = 30
     max_bins: int = 255
     column_share: float = 1.0
+    best_cuts: int | None = None
     draw: int = 0
     min_frequency: float = 0.0
     tol: float = 1e-3
@@ -96,7 +98,8 @@ class BoostingOptions:
             raise BigmcError(f"column_share is {self.column_share}", "give a number above 0, at most 1")
         if not 0.0 <= self.min_frequency < 1.0:
             raise BigmcError(f"min_frequency is {self.min_frequency}", "give a number from 0 to below 1")
-        if (self.column_share < 1.0 or self.min_frequency > 0.0) and not self.grows_trees:
+        chooses = self.column_share < 1.0 or self.min_frequency > 0.0 or self.best_cuts is not None
+        if chooses and not self.grows_trees:
             raise BigmcError("learners of one cut look at all columns", "give a max_depth of 2 or more")
 
     @property
@@ -142,4 +145,6 @@ class BoostingOptions:
             del options["loss"]
         if self.label_noise == 0.0:
             del options["label_noise"]
+        if self.best_cuts is None:
+            del options["best_cuts"]
         return options

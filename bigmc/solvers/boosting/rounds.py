@@ -18,6 +18,7 @@ from bigmc.solvers.boosting.options import BoostingOptions
 from bigmc.solvers.boosting.oracle import Candidates, Duals, Oracle
 from bigmc.solvers.boosting.restricted_master import Master, Point
 from bigmc.solvers.boosting.state import Stages, State
+from bigmc.solvers.boosting.trees import TreeOracle
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Figures, Packed
 
@@ -57,6 +58,15 @@ class Rounds:
         self._reason: str | None = None
         self._point: Point
         self.state = State(Stages(options.max_depth))
+        if options.best_cuts is not None:
+            self._choose_columns(options.best_cuts)
+
+    def _choose_columns(self, n_best: int) -> None:
+        """Let trees use only the columns of the best cuts of each class, before there is any learner."""
+        assert isinstance(self._oracle, TreeOracle)
+        self._master.rebuild(self._engine)
+        duals = Duals(self._master.u, self._master.r)
+        self._columns = self._usable = self._oracle.columns_of_roots(duals, n_best, self._usable)
 
     @property
     def history(self) -> list[Figures]:

@@ -32,16 +32,30 @@ class TreeOracle(OnColumns):
 
     def price(self, duals: Duals, n_best: int, columns: NDArray[np.bool_] | None = None) -> Candidates:
         """Return good trees of each class, of some columns or of all: a pass for every level."""
-        labels, (u, r) = self._responses.labels, duals
+        total, masses = self._begin(duals, columns)
+        roots = self._grower.roots(n_best)
+        grown = self._grower.grow(roots)
+        scores = duals.r * grown.scores * (masses[roots.classes] / UNIT)
+        return self._candidates(grown, roots.classes, scores, duals.r * total)
+
+    def columns_of_roots(self, duals: Duals, n_best: int, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which of some columns the `n_best` best roots of each class cut."""
+        self._begin(duals, columns)
+        cut = np.zeros_like(columns)
+        cut[self._grower.roots(n_best).cuts[:, 0]] = True
+        return cut
+
+    def _begin(
+        self, duals: Duals, columns: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give weights and columns to the grower; return the sum of u of each class, and that of its size."""
+        labels, u = self._responses.labels, duals.u
         total, own = sums_of(u, labels, self._engine)[:, : self._n_classes]
         masses = 2.0 * own - total  # of |u|: it is positive at the own class only
         weights = np.empty((self._n_classes, len(labels)), np.int64)
         pack_weights(u, masses, weights)
         self._grower.begin(weights, columns)
-        roots = self._grower.roots(n_best)
-        grown = self._grower.grow(roots)
-        scores = r * grown.scores * (masses[roots.classes] / UNIT)
-        return self._candidates(grown, roots.classes, scores, r * total)
+        return total, masses
 
     def _candidates(
         self,

@@ -221,6 +221,8 @@ class Ladder:
             parts.append(f"mean-{own.n_models}")
         if own.column_share < (1.0 if own.n_models == 1 else COLUMN_SHARE):
             parts.append(f"share-{own.column_share:.4g}")
+        if own.best_cuts is not None:
+            parts.append(f"cuts-{own.best_cuts}")
         name = f"boosting-{'-'.join(parts)}"
         return self._folder / f"{name}{'' if folds == EVERY_FOLD else '-probe'}.json"
 

@@ -24,6 +24,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files.work_file import made_once, read_work_file, write_work_file
 from bigmc.training.search.label_thresholds import Thresholds
 from bigmc.training.search.limits import FEWEST_SECONDS, Limits
+from bigmc.training.search.search_rows import is_small_and_wide
 from bigmc.training.search.trials import (
     Candidate,
     SearchResult,
@@ -120,8 +121,11 @@ class Search:
         ended = "no change of a setting helped any more"
         try:
             best = self.trial_of(self.first)
-            if rival is not None and 1.0 - best.quality >= FAR_BEHIND * (1.0 - rival):
-                return self._result(self._best(), "no linear model comes near to boosting")
+            if rival is not None and _is_far_behind(best, rival):
+                if is_small_and_wide(self.validation.sample):  # a ridge does not tell what few columns do
+                    best = self._penalty(best)
+                if _is_far_behind(best, rival):
+                    return self._result(self._best(), "no linear model comes near to boosting")
             for stage in (self._weighting, self._ridge, self._close_weightings, self._loss, self._penalty):
                 best = stage(best)
         except _TimeIsOver:
@@ -190,8 +194,10 @@ class Search:
     def _loss(self, best: Trial) -> Trial:
         if self.validation.sample.has_sets or self.validation.descends_duals:
             return best
+        k = self.validation.sample.n_classes
+        alpha = best.candidate.alpha * (1.0 - 1.0 / k) / 2.0  # of the derivatives where all weights are 0
         ridge = self._first_logistic_ridge(best)
-        start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=ridge))
+        start = self.trial_of(replace(best.candidate, loss="log_loss", ridge=ridge, alpha=alpha))
         hopeless = start.log_loss > (1.0 + HOPELESS) * best.log_loss
         if hopeless and start.quality <= best.quality + self.error(best):
             return best
@@ -293,6 +299,11 @@ class Search:
         fits = time.monotonic() + seconds <= self._ends - self._reserved
         self.lacked_time |= not fits
         return fits
+
+
+def _is_far_behind(best: Trial, rival: float) -> bool:
+    """Return whether a trial errs so much more than a rival of this quality that none like it comes near."""
+    return 1.0 - best.quality >= FAR_BEHIND * (1.0 - rival)
 
 
 def _are_large(scale: NDArray[np.float32]) -> bool:
