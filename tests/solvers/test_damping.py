@@ -34,7 +34,7 @@ def test_more_chunks_need_more_and_more_samples_less():
 def test_steps_are_damped_by_what_their_gain_is_of_the_last(gain, factor):
     state = begun(RoundKind.STOCHASTIC)
     state.gain = 0.2
-    damping.lower(state, RoundKind.STOCHASTIC, gain)
+    damping.lower(state, gain)
     assert state.damping == pytest.approx(factor)
 
 
@@ -42,7 +42,7 @@ def test_steps_are_damped_by_what_their_gain_is_of_the_last(gain, factor):
 def test_the_first_round_has_none_before_also_of_a_run_that_resumes(before):
     state = begun(RoundKind.STOCHASTIC)
     state.gain = before  # checkpoints have 1e300 in place of infinity
-    damping.lower(state, RoundKind.STOCHASTIC, 0.001)
+    damping.lower(state, 0.001)
     assert state.damping == pytest.approx(0.7)
 
 
@@ -52,21 +52,19 @@ def test_steps_never_come_back_to_a_damping_that_led_to_worse_weights():
     damping.grow(state, RoundKind.STOCHASTIC)
     assert state.damping == 2 * bad
     for _ in range(20):
-        damping.lower(state, RoundKind.STOCHASTIC, state.gain)
+        damping.lower(state, state.gain)
     assert state.damping == pytest.approx(1.5 * bad)
 
 
-def test_sweeps_are_damped_less_after_every_round_and_more_after_a_bad_one():
+def test_all_sweeps_are_damped_more_where_nothing_better_was_found():
     state = begun(RoundKind.SWEEPS)
-    first = state.damping
-    damping.lower(state, RoundKind.SWEEPS, 0.0)
-    assert state.damping < first
+    first, least = state.damping, state.least_damping
     damping.grow(state, RoundKind.SWEEPS)
-    assert state.damping > first
-    assert state.least_damping < first
+    assert state.damping == 2 * first
+    assert state.least_damping == least
 
 
-def reached_by(own, from_rows, to_rows, slopes):
+def reached_by(own, from_rows, to_rows, slopes, kind=RoundKind.STOCHASTIC):
     """What `adapt` makes of moves of three features along which the loss has such slopes at both ends."""
     _, dataset = made(n=300, d=20)
     task = task_of(dataset, "squared_hinge", alpha=0.1)
@@ -79,7 +77,7 @@ def reached_by(own, from_rows, to_rows, slopes):
         ends.append(Evaluated(coef, intercept, 1.0, gradient, np.ones(3), intercept, 1.0))
     state = State(ends[0].coef, intercept, chunked=True, anchor=ends[0])
     state.own_damping = np.array(own, np.float32)
-    damping.adapt(task, state, ends[1], features)
+    damping.adapt(task, state, kind, ends[1], features)
     return state.own_damping
 
 
@@ -92,6 +90,10 @@ def test_features_that_went_too_far_are_damped_more_and_others_less():
 def test_factors_change_by_little_at_once_and_stay_in_a_range():
     factors = reached_by([1, 0.15, 20], [1, 1, 1], [2, 2, 2], ([-0.9, -0.9, -0.9], [9.0, -0.9, 9.0]))
     assert factors == pytest.approx([4.0, 0.1, 30.0])
+    least = reached_by(
+        [1, 0.15, 0.007], [1, 1, 1], [2, 2, 2], ([-0.9, -0.9, -0.9], [9.0, -0.9, -0.9]), RoundKind.SWEEPS
+    )
+    assert least == pytest.approx([4.0, 0.075, 0.005])
 
 
 def test_features_that_did_not_move_or_moved_uphill_keep_their_factors():
@@ -117,7 +119,7 @@ def test_of_many_classes_the_weights_of_few_features_are_copied_at_once():
     state.own_damping = np.ones(1000, np.float32)
     reached = replace(start, coef=Coefficients(features, 2 * rows))
     tracemalloc.start()
-    damping.adapt(task, state, reached, features)
+    damping.adapt(task, state, RoundKind.STOCHASTIC, reached, features)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (state.own_damping == 0.5).all()

@@ -22,17 +22,15 @@ _SWEEPS, _LEAST_OF_SWEEPS = 0.6, 1.0
 #: falls: what holds them is the root of a sum of squares (`stochastic_rounds`), and more samples need less of
 #: it. With a thousand samples 1.0 was best of 0.4 and 1.0, with a million 0.4.
 _STEPS, _SAMPLES, _POWER = 1.0, 1000, 0.125
-#: Least and largest share of the way of sweeps by which the damping is divided.
-_SHARE = (0.25, 1.4)
-#: The factor after stochastic steps.
-_DECAY = 0.7
+#: The factor after a round of stochastic steps, and the least damping of these.
+_DECAY, _LEAST = 0.7, 0.02
 #: Of these: shares of what the round before gained, with less than which the damping stays as it is, or
 #: grows; and what it is at least, in units of one with which a round came to worse weights.
 _FAIR, _POOR, _ABOVE_WORSE = 0.3, 0.1, 1.5
-#: The least damping, and its factor where a round gained nothing.
-_LEAST, _GROWTH = 0.02, 2.0
-#: Least and largest factor of the damping of one feature, and of its change after a round.
-_RANGE, _CHANGE = (0.005, 30.0), (0.5, 4.0)
+#: The factor where a round gained nothing.
+_GROWTH = 2.0
+#: Least and largest factor of the change of the damping of one feature after a round.
+_CHANGE = (0.5, 4.0)
 
 
 class RoundKind(Enum):
@@ -40,6 +38,10 @@ class RoundKind(Enum):
 
     SWEEPS = auto()
     STOCHASTIC = auto()
+
+
+#: Least and largest factor of the damping of one feature.
+_RANGE = {RoundKind.SWEEPS: (0.005, 30.0), RoundKind.STOCHASTIC: (0.1, 30.0)}
 
 
 def begin(state: State, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
@@ -63,22 +65,22 @@ def lower(state: State, gain: float) -> None:
 
 
 def grow(state: State, kind: RoundKind) -> None:
-    """Set the damping after a round whose weights were worse than those before, or not finite."""
+    """Set the damping after a round that led to nothing better."""
     if kind is RoundKind.STOCHASTIC:
         state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
     state.damping *= _GROWTH
 
 
 class Damped(NamedTuple):
-    """How steps along all samples are damped.
+    """How the steps of a round are damped.
 
     Attributes
     ----------
     of_features : float array of shape (n_candidates,)
-        The d of `bigmc.solvers.sparse.chunks.stochastic_rounds` for each feature.
+        The d of `bigmc.solvers.sparse.chunks.stochastic_rounds` or `..corrected_loss` for each candidate.
     of_intercept : float
     n_iter : int
-        Number of such rounds before.
+        Number of such rounds, or of sweeps, before.
     """
 
     of_features: NDArray[np.floating]
@@ -93,8 +95,10 @@ def of_steps(state: State, n_candidates: int) -> Damped:
     return Damped(state.damping * state.own_damping, state.damping, state.n_iter)
 
 
-def adapt(task: ChunkTask, state: State, reached: Evaluated | None, features: NDArray[np.int64]) -> None:
-    """Set the factor of the damping of each feature by what a round of steps did to its weights.
+def adapt(
+    task: ChunkTask, state: State, kind: RoundKind, reached: Evaluated | None, features: NDArray[np.int64]
+) -> None:
+    """Set the factor of the damping of each feature by what a round did to its weights.
 
     Along the move of a feature's weights the objective has a negative derivative at the start. Where it is
     still negative at the end, steps were too short, and too long where it is positive: the damping changes as
@@ -105,20 +109,23 @@ def adapt(task: ChunkTask, state: State, reached: Evaluated | None, features: ND
     task : ChunkTask
     state : State
         With the weights from which the round started.
+    kind : RoundKind
     reached : Evaluated or None
         Where it came to, whether that is accepted or not.
     features : int64 array of shape (n_candidates,)
-        Increasing.
+        In the order of the gradients.
     """
     start, factors = state.anchor, state.own_damping
     if reached is None or start is None or len(factors) != len(features):
+        return
+    if not np.isfinite(reached.objective):
         return
     for some in slabs_of_weights(len(features), task.width):
         before, after = start.coef.take(features[some]), reached.coef.take(features[some])
         first = _slopes(task, before, after - before, start.gradient[some])
         last = -_slopes(task, after, before - after, reached.gradient[some])
         ratio = np.divide(last, first, out=np.zeros(len(first)), where=first < 0.0)
-        factors[some] = np.clip(factors[some] * np.clip(1.0 - ratio, *_CHANGE), *_RANGE)
+        factors[some] = np.clip(factors[some] * np.clip(1.0 - ratio, *_CHANGE), *_RANGE[kind])
 
 
 def _slopes(

@@ -4,7 +4,7 @@ The columns of the candidates, features that may get weights, are compressed in 
 cut into chunks of randomly drawn samples (`..scratch.spill`). In a round, each chunk lowers the corrected
 loss of its samples (`corrected_loss`), by the gradient at the best weights so far, and adds up objective and
 gradient at the trial, a mean of what the last rounds came to (`anderson`), kept if its objective is lower;
-else the best weights on the way to it are the next trial (`interpolation`).
+else the best weights on the way to it are the next trial (`acceptance`).
 With one chunk a round finds the optimum; with more candidates than sweeps can hold it takes stochastic steps.
 """
 
@@ -21,6 +21,7 @@ from bigmc.progress import Progress
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Fingerprint, pass_progress, save
 from bigmc.solvers.sparse.chunks import damping
+from bigmc.solvers.sparse.chunks.acceptance import accept, accept_or_retreat
 from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, with_gradients_of_written
@@ -29,7 +30,6 @@ from bigmc.solvers.sparse.chunks.corrected_loss import Weights, descend, improve
 from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.evaluation import Evaluation
 from bigmc.solvers.sparse.chunks.figures import figures_of_pass, figures_of_round
-from bigmc.solvers.sparse.chunks.interpolation import best_share, between
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights, follow_chunks
@@ -43,8 +43,6 @@ from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
 #: Newton steps of the intercept where no feature has weights, at most.
 _INTERCEPT_STEPS = 20
-#: An objective is larger only if by more than rounding, in units of the scores' precision.
-_ROUNDING = 4.0
 
 
 class ChunkRounds:
@@ -146,8 +144,7 @@ class ChunkRounds:
     def _first_layer(self) -> None:
         """Choose the first candidates where there are no weights, by gradients of some shards.
 
-        Where their columns do not fit, a read along all samples gives weights and fewer of them; else steps
-        along the chunks do, if there are several.
+        Where their columns do not fit, a read along all samples gives weights and fewer of them.
         """
         state, norms = self.state, self._norms
         assert state.anchor is not None
@@ -166,12 +163,16 @@ class ChunkRounds:
             self._tell()
         else:
             self._write()
-            self._norms, spill = Norms.EXACT, self._columns.spill
-            if spill.n_chunks > 1:
-                start = state.intercept
-                state.coef, state.intercept = follow_chunks(self._task, spill, start, self._plan.row_bytes)
-            self._evaluate(state.anchor)
+            self._norms = Norms.EXACT
+            self._first_steps()
             state.rounds, state.gain = 1, math.inf
+
+    def _first_steps(self) -> None:
+        """Evaluate the weights after stochastic steps along the chunks, if there are several."""
+        state, spill, row_bytes = self.state, self._columns.spill, self._plan.row_bytes
+        if spill.n_chunks > 1:
+            state.coef, state.intercept = follow_chunks(self._task, spill, state.intercept, row_bytes)
+        self._evaluate(state.anchor)
 
     def _evaluate(self, before: Evaluated | None = None) -> None:
         """Measure objective and gradient of the candidates at the weights, or at better ones before."""
@@ -292,9 +293,10 @@ class ChunkRounds:
         """Move to the optimum of the candidates: the one chunk has all samples."""
         state, task, anchor = self.state, self._task, self.state.anchor
         assert anchor is not None
-        weights, chunk = Weights.of(anchor.coef, anchor.intercept, state.layers), self._columns.spill.chunk(0)
-        target = violation_to_reach(task, anchor, state.layers)
-        state.n_iter += descend(task, chunk, weights, target, state.n_iter, self._plan.newton_bytes)
+        weights = Weights.of(anchor.coef, anchor.intercept, state.layers)
+        chunk = self._columns.spill.chunk(0)
+        target, newton_bytes = violation_to_reach(task, anchor, state.layers), self._plan.newton_bytes
+        state.n_iter += descend(task, chunk, weights, target, state.n_iter, newton_bytes)
         reached = None
         if weights.finite:
             evaluation = Evaluation(task, state.layers, weights.coef(task.width), weights.intercept)
@@ -319,32 +321,21 @@ class ChunkRounds:
                 evaluation.add(chunk)
             if weights.finite:
                 state.n_iter += improve(task, chunk, weights, anchor, damped._replace(n_iter=state.n_iter))
-        if evaluation and not self._accept_or_retreat(evaluation.result()):
+        if evaluation and not accept_or_retreat(task, state, evaluation.result()):
             return
+        if evaluation:
+            self._tell()
         state.trial = weights.finite
         if not state.trial:
             return damping.grow(state, RoundKind.SWEEPS)
         take_next(task, state, joined(state), start[0], (weights.coef(task.width), weights.intercept))
-
-    def _accept_or_retreat(self, reached: Evaluated) -> bool:
-        """Accept the trial of sweeps, or let the next be the best weights on the way to it."""
-        state, anchor, task = self.state, self.state.anchor, self._task
-        assert anchor is not None
-        damping.adapt(task, state, reached, joined(state))
-        if self._accept(reached):
-            return True
-        share = best_share(task, anchor, reached, joined(state))
-        state.trial = 0.0 < share < 1.0
-        if state.trial:
-            state.coef, state.intercept = between(anchor, reached, share)
-        return False
 
     def _follow(self) -> None:
         """Evaluate the trial, and let stochastic steps follow all samples from the best weights."""
         state, task, spill = self.state, self._task, self._columns.spill
         if state.trial:
             reached = self._columns.evaluate_trial(Point(state.coef, state.intercept))
-            damping.adapt(task, state, reached, spill.features)
+            damping.adapt(task, state, RoundKind.STOCHASTIC, reached, spill.features)
             self._accept(reached)
         assert state.anchor is not None
         state.coef, state.intercept = state.anchor.coef, state.anchor.intercept  # what was given up goes
@@ -357,23 +348,10 @@ class ChunkRounds:
         state.coef, state.intercept = coef, intercept
 
     def _accept(self, reached: Evaluated | None) -> bool:
-        """Accept weights whose objective is no larger; stochastic steps are damped by what they gained."""
-        state, anchor = self.state, self.state.anchor
-        assert anchor is not None
-        rounding = _ROUNDING * float(np.finfo(self._task.dtype).eps)
-        if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-            if self._columns.by_rows(state):
-                damping.grow(state, RoundKind.STOCHASTIC)
-            state.past = []
-            return False
-        gain = 1.0 - reached.objective / anchor.objective
-        if self._columns.by_rows(state):
-            damping.lower(state, gain)
-        state.anchor = reached
-        if self._columns.by_rows(state) or state.past or self._columns.spill.n_chunks == 1:
-            state.gain = gain
-        self._tell()
-        return True
+        accepted = accept(self._task, self.state, self._columns.round_kind(self.state), reached)
+        if accepted:
+            self._tell()
+        return accepted
 
     def _tell(self) -> None:
         figures = figures_of_round(self.state, self._passes)
