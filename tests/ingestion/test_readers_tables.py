@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import numpy as np
@@ -278,3 +279,22 @@ def test_long_texts_beside_short_values_are_streamed(tmp_path, monkeypatch):
     ]
     assert pa.Table.from_batches(found).equals(table)
     assert max(batch.nbytes for batch in found) < table.nbytes / 10
+
+
+def test_nothing_of_a_closed_file_waits_for_the_collection_of_cycles(tmp_path):
+    """Of thousands of files the footers would stay in memory: collections are rare in commands."""
+    for i in range(3):
+        pq.write_table(made(30), tmp_path / f"{i}.parquet")
+
+    def footers():
+        return sum(type(own).__name__ in ("FileMetaData", "ParquetFile") for own in gc.get_objects())
+
+    gc.collect()
+    before = footers()
+    gc.disable()
+    try:
+        for part in scan(expand_sources(tmp_path), hints=ReadHints(columns=["id"])):
+            assert sum(batch.n_rows for batch in read(part, ReadRequest(["id"], 1 << 10))) == 30
+        assert footers() == before
+    finally:
+        gc.enable()

@@ -222,8 +222,11 @@ def read_row_groups(part: Part, request: ReadRequest) -> Iterator[tuple[pa.Recor
 
 def _leaves(metadata: Any, columns: Sequence[str] | None) -> list[int]:
     """Return the numbers of the leaf columns of the requested columns."""
-    schema = metadata.schema
-    paths = [schema.column(i).path for i in range(metadata.num_columns)]
+    if not metadata.num_row_groups:
+        return []
+    # `metadata.schema` would point back to the metadata, which then only the collection of cycles frees
+    entry = metadata.row_group(0)
+    paths = [entry.column(i).path_in_schema for i in range(metadata.num_columns)]
     if columns is None:
         return list(range(len(paths)))
     wanted = set(columns)
@@ -312,7 +315,7 @@ def _column_slices(entry: Any, metadata: Any, wanted: list[str], most_bytes: int
     """Split the requested columns into lists of at most ``most_bytes`` of column chunks, or one column."""
     sizes = dict.fromkeys(wanted, 0)
     for i in _leaves(metadata, wanted):
-        path = metadata.schema.column(i).path
+        path = entry.column(i).path_in_schema
         name = path if path in sizes else path.split(".")[0]
         column = entry.column(i)
         sizes[name] += max(column.total_uncompressed_size, 8 * column.num_values)
