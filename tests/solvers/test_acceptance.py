@@ -17,6 +17,7 @@ from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.interpolation import best_share, between
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.state import Evaluated, PastRound, State
+from bigmc.store.dataset import Dataset
 
 ALPHA, RIDGE = 2e-2, 1e-2
 CANDIDATES = np.array([7, 0, 3, 19, 11])  # as layers are, in no order
@@ -113,7 +114,7 @@ def test_a_trial_that_went_too_far_is_refused_and_the_best_on_the_way_is_better(
     assert state.trial
     assert state.anchor.objective == start.objective
     assert (state.own_damping > 1.0).any()  # features that overshot
-    assert state.damping == 2.0
+    assert state.damping == 4.0
     assert state.past == []
     tried = np.zeros_like(W)
     tried[state.coef.features] = state.coef.rows[:, :5]
@@ -132,6 +133,27 @@ def test_what_a_round_gained_is_noted():
     assert accept_or_retreat(problem.task, state, better)
     assert state.gain == pytest.approx(1 - better.objective / before)
     assert len(state.past) == 1
+    assert state.damping == pytest.approx(1.4)
+
+
+def test_without_an_intercept_features_alone_are_damped_less():
+    problem = Problem("squared_hinge", "l1/l2")
+    problem.task = replace(problem.task, descent=replace(problem.task.descent, fit_intercept=False))
+    W, b = weights(3, 0.5)
+    state = state_at(problem, W, b)
+    assert accept_or_retreat(problem.task, state, problem.evaluated(0.9 * W, b))
+    assert state.damping == 2.0
+    assert (state.own_damping < 1.0).any()
+
+
+def test_features_of_all_samples_move_with_the_intercept_which_their_own_slopes_do_not(monkeypatch):
+    problem = Problem("squared_hinge", "l1/l2")
+    W, b = weights(3, 0.5)
+    state = state_at(problem, W, b)
+    monkeypatch.setattr(Dataset, "column_nnz", lambda self, features: np.where(features == 3, 600, 90))
+    accept_or_retreat(problem.task, state, problem.evaluated(0.9 * W, b))
+    assert (state.own_damping[CANDIDATES == 3] == 1.0).all()
+    assert (state.own_damping[CANDIDATES != 3] != 1.0).any()
 
 
 @pytest.mark.parametrize("objective", [math.inf, math.nan])
@@ -141,7 +163,7 @@ def test_where_nothing_on_the_way_is_better_all_steps_are_damped(objective):
     reached = replace(problem.evaluated(*weights(4, 0.5)), objective=objective)
     assert not accept_or_retreat(problem.task, state, reached)
     assert not state.trial
-    assert state.damping == 4.0
+    assert state.damping == 8.0
     assert (state.own_damping == 1.0).all()
 
 

@@ -34,7 +34,7 @@ def test_more_chunks_need_more_and_more_samples_less():
 def test_steps_are_damped_by_what_their_gain_is_of_the_last(gain, factor):
     state = begun(RoundKind.STOCHASTIC)
     state.gain = 0.2
-    damping.lower(state, gain)
+    damping.lower(state, RoundKind.STOCHASTIC, gain)
     assert state.damping == pytest.approx(factor)
 
 
@@ -42,7 +42,7 @@ def test_steps_are_damped_by_what_their_gain_is_of_the_last(gain, factor):
 def test_the_first_round_has_none_before_also_of_a_run_that_resumes(before):
     state = begun(RoundKind.STOCHASTIC)
     state.gain = before  # checkpoints have 1e300 in place of infinity
-    damping.lower(state, 0.001)
+    damping.lower(state, RoundKind.STOCHASTIC, 0.001)
     assert state.damping == pytest.approx(0.7)
 
 
@@ -52,7 +52,7 @@ def test_steps_never_come_back_to_a_damping_that_led_to_worse_weights():
     damping.grow(state, RoundKind.STOCHASTIC)
     assert state.damping == 2 * bad
     for _ in range(20):
-        damping.lower(state, state.gain)
+        damping.lower(state, RoundKind.STOCHASTIC, state.gain)
     assert state.damping == pytest.approx(1.5 * bad)
 
 

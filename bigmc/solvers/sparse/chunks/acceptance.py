@@ -16,18 +16,22 @@ _ROUNDING = 4.0
 
 
 def accept(task: ChunkTask, state: State, kind: RoundKind, reached: Evaluated | None) -> bool:
-    """Accept weights whose objective is no larger; stochastic steps are damped by what they gained."""
-    anchor = state.anchor
+    """Accept weights whose objective is no larger.
+
+    The damping of all features changes with it where theirs alone do not tell: where steps follow single
+    samples, or there is an intercept.
+    """
+    anchor, of_all = state.anchor, kind is RoundKind.STOCHASTIC or task.fit_intercept
     assert anchor is not None
     rounding = _ROUNDING * float(np.finfo(task.dtype).eps)
     if reached is None or not reached.objective <= anchor.objective * (1.0 + rounding):
-        if kind is RoundKind.STOCHASTIC:
+        if of_all:
             damping.grow(state, kind)
         state.past = []
         return False
     gain = 1.0 - reached.objective / anchor.objective
-    if kind is RoundKind.STOCHASTIC:
-        damping.lower(state, gain)
+    if of_all:
+        damping.lower(state, kind, gain)
     state.gain, state.anchor = gain, reached
     return True
 

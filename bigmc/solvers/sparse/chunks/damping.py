@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import slabs_of_weights
 from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.steps.chunk_parts import is_frequent
 
 #: The first damping of sweeps for every chunk and at least.
 _SWEEPS, _LEAST_OF_SWEEPS = 0.6, 1.0
@@ -22,10 +23,10 @@ _SWEEPS, _LEAST_OF_SWEEPS = 0.6, 1.0
 #: falls: what holds them is the root of a sum of squares (`stochastic_rounds`), and more samples need less of
 #: it. With a thousand samples 1.0 was best of 0.4 and 1.0, with a million 0.4.
 _STEPS, _SAMPLES, _POWER = 1.0, 1000, 0.125
-#: The factor after a round of stochastic steps, and the least damping of these.
+#: The factor after a round, and the least damping.
 _DECAY, _LEAST = 0.7, 0.02
-#: Of these: shares of what the round before gained, with less than which the damping stays as it is, or
-#: grows; and what it is at least, in units of one with which a round came to worse weights.
+#: Of stochastic steps: shares of what the round before gained, with less than which the damping stays as it
+#: is, or grows; and what it is at least, in units of one with which a round came to worse weights.
 _FAIR, _POOR, _ABOVE_WORSE = 0.3, 0.1, 1.5
 #: The factor where a round gained nothing.
 _GROWTH = 2.0
@@ -53,9 +54,10 @@ def begin(state: State, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
     state.least_damping = _LEAST
 
 
-def lower(state: State, gain: float) -> None:
-    """Set the damping after stochastic steps that gained this share; the state has the gain before."""
-    if state.gain > 1.0 or gain >= _FAIR * state.gain:  # there was none before, or noise takes little
+def lower(state: State, kind: RoundKind, gain: float) -> None:
+    """Set the damping of all features after a round that gained this share; the state has the gain before."""
+    steady = state.gain > 1.0 or gain >= _FAIR * state.gain  # there was none before, or noise takes little
+    if kind is RoundKind.SWEEPS or steady:
         factor = _DECAY
     elif gain >= _POOR * state.gain:
         factor = 1.0
@@ -65,7 +67,7 @@ def lower(state: State, gain: float) -> None:
 
 
 def grow(state: State, kind: RoundKind) -> None:
-    """Set the damping after a round that led to nothing better."""
+    """Set the damping of all features after a round that led to nothing better."""
     if kind is RoundKind.STOCHASTIC:
         state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
     state.damping *= _GROWTH
@@ -126,6 +128,10 @@ def adapt(
         last = -_slopes(task, after, before - after, reached.gradient[some])
         ratio = np.divide(last, first, out=np.zeros(len(first)), where=first < 0.0)
         factors[some] = np.clip(factors[some] * np.clip(1.0 - ratio, *_CHANGE), *_RANGE[kind])
+    if (
+        kind is RoundKind.SWEEPS and task.fit_intercept
+    ):  # these move with the intercept, as their slope does not
+        factors[is_frequent(task.dataset.column_nnz(features), task.dataset.n_samples)] = 1.0
 
 
 def _slopes(
