@@ -1,5 +1,6 @@
 """A memory limit that is too small is refused with one that works, and is nearly the least that does."""
 
+import gzip
 import re
 
 import numpy as np
@@ -112,6 +113,20 @@ def test_a_large_row_group_does_not_have_all_its_scores_in_memory(command, tmp_p
         assert found["accuracy"] == 1
     assert sum(most) == n_rows
     assert max(most) < n_rows // 3
+
+
+def test_a_compressed_file_does_not_have_all_its_scores_in_memory(tmp_path):
+    words = [f"w{c:02}" for c in range(60)]
+    few = pa.table({"text": words * 4, "label": words * 4})
+    api.ingest(few, tmp_path / "d.bigmc", text="text", label="label", split={"train": 1.0})
+    api.train("sparse", tmp_path / "d.bigmc", tmp_path / "m.model", alpha=1e-3, max_passes=5)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(("text\n" + "\n".join(words * 1000)).encode()))
+    api.predict(
+        tmp_path / "m.model", tmp_path / "t.csv.gz", tmp_path / "p.parquet", scores=True, **limits(44)
+    )
+    assert pq.read_table(tmp_path / "p.parquet")["predicted_label"].to_pylist() == words * 1000
+    groups = pq.ParquetFile(tmp_path / "p.parquet").metadata
+    assert max(groups.row_group(i).num_rows for i in range(groups.num_row_groups)) < 20_000
 
 
 def test_prediction_with_every_score_of_many_classes(tmp_path):

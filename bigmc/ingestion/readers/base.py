@@ -131,9 +131,9 @@ class ReadHints:
 
     For svmlight, `zero_based` says whether indices count from 0, None if the index 0 occurs anywhere;
     `n_features` is None if the largest index tells. `missing` says whether NaN in a matrix is a missing
-    value; otherwise its row is bad. Parquet parts have less than twice `most_rows`, if given, though row
-    groups have more. Without a `record_limit`, a text record may have `MAX_RECORD_BYTES`, and a footer any
-    size.
+    value; otherwise its row is bad. With `most_rows`, Parquet parts have less than twice as many, though row
+    groups have more, and text files that cannot be entered in the middle are cut, too. Without a
+    `record_limit`, a text record may have `MAX_RECORD_BYTES`, and a footer any size.
     """
 
     types: Mapping[str, Any] = field(default_factory=dict)

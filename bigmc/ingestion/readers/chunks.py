@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords
 from bigmc.ingestion.readers.rejects import Reject, shown
-from bigmc.ingestion.sources.source import DAMAGE, TextFile, fill, open_text, skip, unreadable
+from bigmc.ingestion.sources.source import DAMAGE, TextFile, fill, unreadable
+from bigmc.ingestion.sources.text_from import text_from
 from bigmc.kernels import records as kernels
 from bigmc.kernels.byte_masks import BLOCK
 
@@ -147,8 +148,7 @@ def chunks(
     `most_bytes`, unless `beyond` says to skip it.
     """
     try:
-        with open_text(file) as stream:
-            skip(stream, file, span.start)
+        with text_from(file, span.start) as stream:
             for chunk in _chunks(stream, file.path, layout, span, (chunk_bytes, most_bytes), beyond):
                 yield chunk if beyond is LongRecords.REFUSE else chunk.up_to(most_bytes)
     except DAMAGE as error:
@@ -272,8 +272,7 @@ def longest_record(file: TextFile, layout: Layout, span: Span) -> tuple[int, int
     longest = (span.first_line, 0)
     held = 0
     begins = span.start == 0
-    with open_text(file) as stream:
-        skip(stream, file, span.start)
+    with text_from(file, span.start) as stream:
         while True:
             size = held + fill(stream, memoryview(buffer.data)[held:-BLOCK])
             at_end = size < len(buffer) - BLOCK

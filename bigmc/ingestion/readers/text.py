@@ -18,8 +18,11 @@ from bigmc.ingestion.readers.rejects import settle
 from bigmc.ingestion.readers.text_parts import cut, part_chunks, refuse_long_record
 from bigmc.ingestion.readers.utf8 import undecodable_rows
 from bigmc.ingestion.sources.dialect import Dialect
-from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.sources.source import Source, is_seekable
 from bigmc.store.shards.csr import Rows
+
+#: Bytes of a part that no file has.
+_ALL = 1 << 62
 
 
 @dataclass
@@ -106,7 +109,7 @@ class TextFormat(ABC):
         return Survey()
 
     def split(self, sources: Sequence[Source], part_bytes: int, hints: ReadHints) -> list[Part]:
-        """Cut each file at the first record after every ``part_bytes``.
+        """Cut each file at the first record after every ``part_bytes``; compressed ones on request.
 
         `MemoryLimitError` if a record is longer than memory allows; it names the limit that would do for all;
         `DataError` if a record is longer than any may be, or a file cannot be read.
@@ -118,7 +121,9 @@ class TextFormat(ABC):
         parts: list[Part] = []
         try:
             for i, (source, begin) in enumerate(zip(sources, begun, strict=True)):
-                cuts = cut(source, i, layout, begin.span, part_bytes, limit, survey.look)
+                # others on request: every thread reads what is before its parts
+                n_bytes = part_bytes if is_seekable(source) or hints.most_rows is not None else _ALL
+                cuts = cut(source, i, layout, begin.span, n_bytes, limit, survey.look)
                 parts += [replace(part, options=begin.options) for part in cuts]
         except RecordTooLong:
             raise refuse_long_record(sources, [begin.span for begin in begun], layout, limit) from None

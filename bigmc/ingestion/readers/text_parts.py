@@ -11,7 +11,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import Part, check_count
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks, longest_record
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords, RecordLimit
-from bigmc.ingestion.sources.source import Source, is_seekable, status_of
+from bigmc.ingestion.sources.source import Source, status_of
 
 #: Bytes of a chunk while a file is cut.
 _SCAN_BYTES = 4 << 20
@@ -28,15 +28,13 @@ def cut(
 ) -> list[Part]:
     """Walk a text file once and cut it into parts at records.
 
-    A part of source ``number`` ends at the first record at least ``part_bytes`` after its beginning; a file
-    that cannot be entered in the middle, being compressed or of another encoding, is one part. Records that
-    the limit skips are no rows of the parts. `look` sees every chunk on the way. `RecordTooLong` for a record
-    longer than the limit.
+    A part of source ``number`` ends at the first record at least ``part_bytes`` after its beginning. Records
+    that the limit skips are no rows of the parts. `look` sees every chunk on the way. `RecordTooLong` for a
+    record longer than the limit.
     """
     most_bytes, beyond = (
         (MAX_RECORD_BYTES, LongRecords.REFUSE) if limit is None else (limit.n_bytes, limit.beyond)
     )
-    whole = not is_seekable(source)
     begins: list[tuple[int, int, int]] = []  # offset, line and record number of the first record
     longest: list[int] = []
     n_records = 0
@@ -46,8 +44,6 @@ def cut(
         end = chunk.offset + len(chunk.data)
         i = 0
         while i < len(chunk.starts):
-            if begins and whole:
-                break
             if begins:
                 i = int(np.searchsorted(chunk.starts, begins[-1][0] + part_bytes - chunk.offset))
             if i < len(chunk.starts):

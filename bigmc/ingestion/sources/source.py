@@ -250,18 +250,6 @@ class _Decoded(io.RawIOBase):
         super().close()
 
 
-def skip(stream: BinaryIO, file: TextFile, start: int) -> None:
-    """Go to byte ``start`` of the text of a file that was just opened."""
-    if is_seekable(file):
-        stream.seek(start)
-        return
-    while start > 0:
-        got = len(stream.read(min(start, 1 << 20)))
-        if got == 0:
-            return
-        start -= got
-
-
 def fill(stream: BinaryIO, buffer: memoryview) -> int:
     """Read until the buffer is full or the file ends; return the bytes read."""
     done = 0
