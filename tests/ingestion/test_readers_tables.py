@@ -298,3 +298,14 @@ def test_nothing_of_a_closed_file_waits_for_the_collection_of_cycles(tmp_path):
         assert footers() == before
     finally:
         gc.enable()
+
+
+def test_another_file_of_the_same_name_is_not_read_on_from(tmp_path):
+    path, found = tmp_path / "a.parquet", []
+    for first in (1000, 5000):
+        path.unlink(missing_ok=True)
+        pq.write_table(pa.table({"n": range(first, first + 1000)}), path, compression="none")
+        parts = scan(expand_sources(path), hints=ReadHints(most_rows=100))
+        batches = read(parts[len(found)], ReadRequest(["n"], 1 << 20))
+        found.append([batch.table["n"][0].as_py() for batch in batches])
+    assert found == [[1000], [5000 + parts[0].n_rows]]

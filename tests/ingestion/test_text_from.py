@@ -86,3 +86,17 @@ def test_nothing_stays_open_at_the_end_or_after_an_error(tmp_path, opened):
     with pytest.raises(DataError):
         ids_of(parts[-1])
     assert module._here.stream is None
+
+
+def test_another_file_of_the_same_name_is_not_read_on_from(tmp_path, opened):
+    """As threads of workers would, which scan nothing themselves."""
+    path = tmp_path / "a.csv.gz"
+    found = []
+    for first in (10_000, 20_000):
+        path.unlink(missing_ok=True)
+        path.write_bytes(gzip.compress("\n".join(["id", *map(str, range(first, first + 5000))]).encode()))
+        with ThreadPoolExecutor(1) as pool:
+            parts = pool.submit(scan, expand_sources(path), 10_000, HINTS).result()
+        found.append(ids_of(parts[len(found)])[0])
+    assert found[0] == 10_000
+    assert found[1] == 20_000 + parts[0].n_rows

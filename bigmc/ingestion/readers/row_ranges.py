@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bigmc.ingestion.readers.base import Part, ReadRequest
+from bigmc.ingestion.sources.source import status_of
 
 Rows = Iterator[tuple[pa.RecordBatch, int]]
 """Batches of rows, each with the rows of a piece of it."""
@@ -43,7 +44,9 @@ class _OpenGroups:
 
 
 def _groups_of(part: Part, request: ReadRequest) -> tuple[object, ...]:
-    return part.path, part.version, part.file_bytes, part.start, part.stop, request
+    # with the time of the last change: threads of workers live on after a run, and the file may be another
+    version = part.version or status_of(part.path)
+    return part.path, version, part.start, part.stop, request
 
 
 _here = threading.local()

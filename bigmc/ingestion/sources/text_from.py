@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
-from bigmc.ingestion.sources.source import TextFile, is_seekable, open_text
+from bigmc.ingestion.sources.source import TextFile, is_seekable, open_text, status_of
 
 _PIECE = 1 << 20
 
@@ -19,7 +19,7 @@ class _Forward(io.RawIOBase):
     """A text that is read forward from its beginning; the first `position` bytes are behind."""
 
     def __init__(self, file: TextFile) -> None:
-        self.of = (file.path, file.dialect)
+        self.of = _identity(file)
         self.position = 0
         self._stream: Any = open_text(file)
         self._ahead = b""
@@ -79,10 +79,15 @@ def _taken(file: TextFile, start: int) -> _Forward:
     kept: _Forward | None = getattr(_here, "stream", None)
     _here.stream = None
     if kept is not None:
-        if kept.of == (file.path, file.dialect) and kept.position <= start:
+        if kept.of == _identity(file) and kept.position <= start:
             return kept
         kept.close()
     return _Forward(file)
+
+
+def _identity(file: TextFile) -> tuple[object, ...]:
+    # with the time of its last change: threads of workers live on after a run, and the file may be another
+    return file.path, file.dialect, status_of(file.path)
 
 
 def _keep(stream: _Forward) -> None:
