@@ -230,6 +230,18 @@ def test_lists_of_several_types_and_ids_that_numbers_do_not_hold_are_left_out(tm
         )
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(4), pa.binary_view()])
+@pytest.mark.parametrize("n_values", [2, 500])
+def test_bytes_are_left_out_however_long_they_may_be(tmp_path, kind, n_values):
+    codes = pa.array([b"%04d" % (k % n_values) for k in range(500)]).cast(kind)
+    columns = {"size": np.arange(500) % 7, "code": codes, "label": ["no", "yes"] * 250}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    options, left_out, _ = with_column_kinds(tmp_path / "t.parquet", {"label": "label"})
+    assert left_out == ("code",)
+    assert options["dense"] == ("size",)
+    assert not options.keys() & {"categorical", "one_hot"}
+
+
 @pytest.mark.parametrize("other", [{}, {"nested": [1]}])
 def test_labels_in_lists_and_kept_lists_are_not_called_left_out(tmp_path, other):
     rows = [{"x": 2 * i % 7, "label": ["a", "b"][: i % 3], "ids": [i], **other} for i in range(40)]

@@ -101,7 +101,7 @@ class ColumnFacts:
         kind, types = column.type, pa.types
         self.is_text = self.is_text or is_text(kind)
         times = types.is_temporal(kind)
-        self.unfit |= types.is_binary(kind) or (times and not is_date(kind))
+        self.unfit |= _is_bytes(kind) or (times and not is_date(kind))
         if self.unfit:
             return
         if times:
@@ -237,6 +237,11 @@ class ColumnFacts:
         n_levels = len(self.levels.counts)
         few = n_levels <= min(MOST_LEVELS, max(2, self.n_rows // 2))
         return few or n_levels * OFTEN <= self.n_rows
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
 
 def _misses_dates(format: ValueFormat, texts: pa.Array) -> bool:
