@@ -82,7 +82,7 @@ class DualDescent:
         fit_intercept: bool = True,
         features: NDArray[np.int64] | None = None,
     ) -> None:
-        self._engine, self._seed = engine, seed
+        self._engine, self._seed = engine.local(), seed  # all arrays are in this process
         self.n_classes = dataset.n_classes
         self.features = np.flatnonzero(dataset.column_nnz()) if features is None else features
         lone = dataset.column_nnz()[self.features] == 1
