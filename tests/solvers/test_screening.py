@@ -16,11 +16,12 @@ from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
-from bigmc.solvers.sparse.state import Start, State
+from bigmc.solvers.sparse.state import Start
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.sweeps import Sweeper
 from bigmc.solvers.sparse.working_set.gradient import gradient_pass
 from bigmc.solvers.sparse.working_set.rounds import Rounds
+from bigmc.solvers.sparse.working_set.state import MemoryState
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
@@ -82,7 +83,7 @@ def evaluated(dataset, problem, coef, intercept, lower, fit_intercept):
     rows = np.zeros((d, problem.width))
     rows[:, : problem.n_classes] = coef
     used = np.flatnonzero(rows.any(axis=1))
-    found.resume(State(Coefficients(used, rows[used]), intercept, lower, history=[{"gap": 0.0}]).pack())
+    found.resume(MemoryState(Coefficients(used, rows[used]), intercept, lower, history=[{"gap": 0.0}]).pack())
     found.certify()
     return np.unpackbits(found.pack().arrays["screened"], count=d).astype(bool)
 

@@ -268,7 +268,7 @@ class RowBlockDescent:
         for some in slabs(len(used), SCORED_AT_ONCE):
             rows[some, :n_classes] = self._coef[used[some], :n_classes]
         intercept = self._coef[-1, :n_classes].astype(np.float64)
-        state = State(Coefficients(self._plan.features[used], rows), intercept, top=self._run.task.alpha)
+        state = State(Coefficients(self._plan.features[used], rows), intercept)
         state.history, state.n_iter = self._history, self._n_epochs * self._n_sweeps
         state.nnz_read, state.bytes_read = self._n_passes * self._dataset.nnz, self._bytes_read
         state.lower = self._history[-1]["lower"]
