@@ -11,9 +11,9 @@ import scipy.sparse
 from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.linear import loss_columns
 from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
-from bigmc.kernels.linear.team import WHOLE
+from bigmc.kernels.linear.columns import loss_columns
+from bigmc.kernels.linear.parallel.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
 from bigmc.solvers.loop import RunContext, load

@@ -7,8 +7,8 @@ from sparse_runs import largest_alpha, solve
 from test_pairs import LIMIT, RATIO, Memory, bits, options_of
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
+from bigmc.kernels.linear.penalties import formulas
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -96,7 +96,7 @@ def problem_of(dataset, loss, penalty, alpha, ridge=0.0, weights=None):
 
 def dual_norms(penalty, gradient):
     code = Norm(PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio)
-    return np.array([penalties.dual_norm(code, g) for g in gradient])
+    return np.array([formulas.dual_norm(code, g) for g in gradient])
 
 
 KINDS = ((0.0, False, False), (5.0, False, True), (0.0, True, False), (2.0, True, True))

@@ -1,1 +1,6 @@
-"""Kernels of the sparse linear learner: losses and penalties by columns and by samples, and scores."""
+"""Kernels of the sparse linear learner.
+
+From the top: `scoring`; steps over the `columns` and over the `rows` of the samples; `losses` and
+`penalties`; `parallel`, the vector instructions and threads that all are made of. `arguments` are the arrays
+that belong together.
+"""

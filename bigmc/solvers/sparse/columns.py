@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.csc import gather_columns
 from bigmc.kernels.linear import arguments
-from bigmc.kernels.linear.columns import gather_columns
 from bigmc.store.block import Block, Residency, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, for_each
 from bigmc.errors import DataError
-from bigmc.kernels.linear import log_rows
 from bigmc.kernels.linear.arguments import Rows, Samples
 from bigmc.kernels.linear.losses.sums import entropy
-from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
+from bigmc.kernels.linear.rows import log_rows
+from bigmc.kernels.linear.scoring.score_matrix import add_columns, fill_scores, shift_scores
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns

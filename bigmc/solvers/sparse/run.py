@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import BigmcError, DataError
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
 from bigmc.objectives import PENALTIES, Objective
 from bigmc.objectives.losses import LogLoss, MultitaskSquaredHinge
 from bigmc.solvers.certificate import Certificate

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.budget import give_back_free_pages
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
 from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate

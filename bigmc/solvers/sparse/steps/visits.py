@@ -13,8 +13,8 @@ from bigmc.engine import Engine, for_each
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.arguments import Extra, Step
-from bigmc.kernels.linear.log_sums import ResidualWork
-from bigmc.kernels.linear.team import MOST_PIECES, Crew, assist, close, least_shared
+from bigmc.kernels.linear.columns.log_sums import ResidualWork
+from bigmc.kernels.linear.parallel.team import MOST_PIECES, Crew, assist, close, least_shared
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
@@ -86,7 +86,7 @@ class Visits(NamedTuple):
         ----------
         problem : Problem
         kernel : callable
-            `bigmc.kernels.linear.log_columns.sweep` or ``project``.
+            `bigmc.kernels.linear.columns.log_columns.sweep` or ``project``.
         shares : array of the shape of the residuals
             Probabilities that the model was made with.
         """
@@ -155,7 +155,7 @@ def lead_team(engine: Engine, work: Any, lead: Callable[[], None]) -> None:
     engine : Engine
         Of this process.
     work : NamedTuple
-        See `bigmc.kernels.linear.team.together`.
+        See `bigmc.kernels.linear.parallel.team.together`.
     lead : callable
         Calls a kernel with the work.
     """
