@@ -112,7 +112,6 @@ class BlockSource:
 
     Parameters
     ----------
-    dataset : Dataset
     ranges : sequence of (lo, hi)
         Features of each block.
     residency : Residency

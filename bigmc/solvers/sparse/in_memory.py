@@ -36,8 +36,6 @@ def train_in_memory(run: SparseRun, plan: SolverPlan, start: State | None, saved
 
     Parameters
     ----------
-    run : SparseRun
-    plan : SolverPlan
     start : State or None
         Weights to start from; by default `first_weights`.
     saved : Packed or None

@@ -56,7 +56,6 @@ def chunk_plan(run: SparseRun, chunk_bytes: int | None) -> ChunkPlan:
 
     Parameters
     ----------
-    run : SparseRun
     chunk_bytes : int or None
         Most bytes of a chunk; by default what the limit allows.
 
@@ -93,7 +92,6 @@ def train_out_of_core(
 
     Parameters
     ----------
-    run : SparseRun
     chunks : ChunkPlan or None
         None where memory is enough for dual coordinates alone.
     start : Start or None

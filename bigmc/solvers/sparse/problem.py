@@ -66,13 +66,9 @@ class Problem:
 
     Parameters
     ----------
-    dataset : SampleTable
-    objective : Objective
-    alpha : float
     sample_weight : float64 array of shape (n_samples,) or None
     dtype : numpy.dtype
         Of the scores.
-    engine : Engine
 
     Attributes
     ----------
@@ -178,7 +174,6 @@ class Problem:
 
         Parameters
         ----------
-        coef : Coefficients
         intercept : float64 array of shape (n_classes,)
         holding : iterable of Columns
             All features with weights, in increasing order; others are passed over.

@@ -39,8 +39,6 @@ class Solution:
     coef : float array of shape (n_nonzero, n_classes)
         Of single precision where double precision does not fit into memory.
     intercept : float64 array of shape (n_classes,)
-    objective : float
-    certificate : Certificate
     n_iter : int
         Sweeps.
     n_passes : float
@@ -88,7 +86,6 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
 
     Parameters
     ----------
-    run : SparseRun
     start : Start, optional
         Weights to start from; by default none.
     chunk_bytes : int, optional

@@ -39,9 +39,7 @@ class Evaluated:
 
     Attributes
     ----------
-    coef : Coefficients
     intercept : float64 array of shape (n_classes,)
-    objective : float
     gradient : float array of shape (n_used, width)
         Of the losses, for the features that occur, in the precision of the scores.
     curvature : float array of shape (n_used,)
@@ -76,7 +74,6 @@ class State:
 
     Attributes
     ----------
-    coef : Coefficients
     intercept : float64 array of shape (n_classes,)
     lower : float
         Best dual value so far.

@@ -30,7 +30,6 @@ class RowBlock(NamedTuple):
 
     Attributes
     ----------
-    shards : list of int
     start, stop, step : int
         The first of their samples, the one after the last, and the step from one to the next.
     """
@@ -66,10 +65,8 @@ class BlockReader:
 
     Parameters
     ----------
-    dataset : Dataset
     features : int64 array
         All features that occur, increasing.
-    engine : Engine
     constant : bool
         Whether there is a feature that is always 1.
     blocks : sequence of RowBlock

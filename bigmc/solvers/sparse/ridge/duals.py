@@ -69,7 +69,6 @@ def class_spans(width: int, n_threads: int) -> list[tuple[int, int]]:
     ----------
     width : int
         Padded number of classes.
-    n_threads : int
     """
     n_groups = width // LANES
     n_parts = max(-(-n_groups // _MOST_GROUPS), min(n_groups, n_threads))

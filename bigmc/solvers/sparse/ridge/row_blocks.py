@@ -93,7 +93,6 @@ class RowBlockDescent:
     ----------
     run : SparseRun
         With a ridge alone.
-    plan : BlockPlan
 
     Attributes
     ----------

@@ -45,7 +45,6 @@ def weighted_rows(
     features : int64 array
         All features that occur, increasing.
     column_scale : float32 array of shape (n_features,) or None
-    weighting : Weighting
     constant : bool
         Whether there is a feature that is always 1.
     """

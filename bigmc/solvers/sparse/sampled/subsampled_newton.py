@@ -116,7 +116,6 @@ class SubsampledNewton:
     ----------
     task : Task
         All samples.
-    limits : Limits
     context : RunContext
         Its engine makes the passes. After its time to end no further pass should end; the first is always
         made.

@@ -30,7 +30,6 @@ class ChunkSteps(ABC):
 
     Parameters
     ----------
-    descent : Descent
     problem : Problem
         Of the chunk.
     alpha : float

@@ -32,7 +32,6 @@ class WorkingColumns(NamedTuple):
 
     Attributes
     ----------
-    columns : Columns
     rows : float64 array of shape (n_columns, width)
         Weights of the columns; changed in place.
     violations : float64 array of shape (n_columns,)
@@ -84,7 +83,6 @@ class Visits(NamedTuple):
 
         Parameters
         ----------
-        problem : Problem
         kernel : callable
             `bigmc.kernels.linear.columns.log_columns.sweep` or ``project``.
         shares : array of the shape of the residuals
@@ -109,12 +107,8 @@ def visit(
 
     Parameters
     ----------
-    problem : Problem
-    visits : Visits
-    working : WorkingColumns
     chosen : int64 array
         Positions of columns.
-    aim : Aim
     descent : Descent
         With the seed of the shuffle.
 

@@ -65,11 +65,6 @@ class Rounds:
 
     Parameters
     ----------
-    problem : Problem
-    source : BlockSource
-    plan : SolverPlan
-    sweeper : Sweeper
-    limits : Limits
     progress : callable, optional
         Called after Newton steps too, between two passes.
     start : State, optional
