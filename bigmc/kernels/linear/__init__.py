@@ -1,6 +1,6 @@
 """Kernels of the sparse linear learner.
 
-From the top: `scoring`; steps over the `columns` and over the `rows` of the samples; `losses` and
-`penalties`; `parallel`, the vector instructions and threads that all are made of. `arguments` are the arrays
-that belong together.
+`columns` and `rows` take steps of the weights, over the columns and over the rows of the samples, with the
+formulas of `losses` and `penalties`; `parallel` has the vector instructions and threads that all are made of.
+`scoring` stands beside the steps. `arguments` are the arrays that belong together.
 """
