@@ -13,7 +13,8 @@ ROOT = Path(bigmc.__file__).parent.parent
 PACKAGE = ROOT / "bigmc"
 CONTRIBUTING, ARCHITECTURE = ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"
 #: The changelog is left out: it names what there was.
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", CONTRIBUTING]
+README, BENCHMARKS = ROOT / "README.md", ROOT / "bench" / "README.md"
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), README, BENCHMARKS, CONTRIBUTING]
 
 LONG_PATH = re.compile(r"(?<![\w/.-])(?:bigmc|bench|tests|pipelines)/(?:[\w./-]*\w)?")
 SHORT_PATH = re.compile(r"`((?:[\w-]+/)*(?:[\w-]+/|\w+\.py))`")

@@ -16,7 +16,7 @@ from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.hashing.row_builder import RowBuilder
 from bigmc.ingestion.hashing.scratch import scratch
 from bigmc.kernels.hashing.arguments import HashedRows
-from bigmc.kernels.linear.hashed_scoring import (
+from bigmc.kernels.linear.scoring.hashed_scoring import (
     FOUR,
     GROUP_DOCUMENTS,
     GROUP_NGRAMS,

@@ -3,8 +3,6 @@
 Compiled kernels are kept on disk. Numba puts them beside the source or in the user's cache folder and
 fails when neither can be written (a read-only install run by a service account), so a folder that can
 is chosen before the first kernel is declared, with links to the files of a ``NUMBA_CACHE_DIR`` that cannot.
-Numba compiles a kernel anew when the kernel's own file has changed: whoever changes what other files call
-(`simd`, `losses`, `penalties`, `loss_columns`) touches those.
 """
 
 from __future__ import annotations

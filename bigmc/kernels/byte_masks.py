@@ -1,8 +1,4 @@
-"""Bit masks of 64 bytes of text: scans go through the bits that are set instead of through the bytes.
-
-numba compiles these functions into the kernels that call them and caches the result under the kernel's file:
-after a change here, touch those files too (an installation writes all of them anew).
-"""
+"""Bit masks of 64 bytes of text: scans go through the bits that are set instead of through the bytes."""
 
 from __future__ import annotations
 

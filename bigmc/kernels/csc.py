@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import kernel
 
 #: Values looked at between two early exits of the dtype scans.
@@ -320,3 +321,37 @@ def deal_rows(
             indices_out[at] = numbers[i]
             data_out[at] = data[k]
             ends[part] = at + 1
+
+
+@kernel
+def gather_columns(
+    columns: NDArray[np.int64],
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    data: NDArray[Any],
+    indptr_out: NDArray[np.int64],
+    indices_out: NDArray[Any],
+    data_out: NDArray[Any],
+) -> None:
+    """Copy columns of a block into a smaller block of these columns only.
+
+    Parameters
+    ----------
+    columns : int64 array of shape (n_columns,)
+        Increasing positions in the block.
+    indptr, indices, data
+        The block.
+    indptr_out : int64 array of shape (n_shards, n_columns + 1)
+    indices_out, data_out : arrays of shape (entries of the columns,)
+        Filled, shard after shard.
+    """
+    to = 0
+    for s in range(indptr.shape[0]):
+        for p in range(columns.shape[0]):
+            indptr_out[s, p] = to
+            start = indptr[s, columns[p]]
+            size = indptr[s, columns[p] + 1] - start
+            copy_to(indices[start : start + size], indices_out[to:])
+            copy_to(data[start : start + size], data_out[to:])
+            to += size
+        indptr_out[s, columns.shape[0]] = to

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.scoring import add_squares
+from bigmc.kernels.linear.scoring.model_scores import add_squares
 from bigmc.store.shards.shard import Shard
 from bigmc.store.shards.zarr_chunks import CHUNK
 from bigmc.store.weighting import Weighting

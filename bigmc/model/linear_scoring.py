@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from bigmc.errors import DataError
 from bigmc.kernels.linear.arguments import EntryWeighting, RawRows, WeightedFeatures
-from bigmc.kernels.linear.hashed_scoring import RoundedWeights
-from bigmc.kernels.linear.scoring import add_columns, score_rows
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
+from bigmc.kernels.linear.scoring.hashed_scoring import RoundedWeights
+from bigmc.kernels.linear.scoring.model_scores import add_columns, score_rows
 from bigmc.kernels.prefetch import CACHE_LINE
 from bigmc.model.column_reader import column_runs, row_scale
 from bigmc.model.rounding import multiples_of

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import BigmcError
-from bigmc.kernels.linear import composite, log_columns, log_rows, loss_columns, optimality, squared_hinge
 from bigmc.kernels.linear.arguments import (
     Columns,
     Entries,
@@ -26,16 +25,19 @@ from bigmc.kernels.linear.arguments import (
     Step,
     Support,
 )
-from bigmc.kernels.linear.hinge_columns import HingeWork
-from bigmc.kernels.linear.loss_columns import LossWork
+from bigmc.kernels.linear.columns import composite, log_columns, loss_columns, squared_hinge
+from bigmc.kernels.linear.columns.hinge_columns import HingeWork
+from bigmc.kernels.linear.columns.loss_columns import LossWork
 from bigmc.kernels.linear.losses.interface import LossKernels
-from bigmc.kernels.linear.team import Crew
+from bigmc.kernels.linear.parallel.team import Crew
+from bigmc.kernels.linear.penalties import optimality
+from bigmc.kernels.linear.rows import log_rows
 from bigmc.objectives.losses import LOSSES, Loss
 from bigmc.objectives.penalties import GROUP_LASSO, PENALTIES, SPARSE_GROUP, Penalty
 from bigmc.objectives.row_kernels import RowKernels
 
 ColumnWork = HingeWork | LossWork
-"""Columns that a team of threads processes, see `bigmc.kernels.linear.team`."""
+"""Columns that a team of threads processes, see `bigmc.kernels.linear.parallel.team`."""
 ColumnSteps = Callable[[ColumnWork, Step, Extra, NDArray[np.float64], NDArray[np.float64]], None]
 """Changes columns: called with them, a step, extra terms, weights, and violations, which are filled."""
 
@@ -92,12 +94,12 @@ class Objective:
 
     @property
     def sweep(self) -> ColumnSteps:
-        """Takes a step for each column; see `bigmc.kernels.linear.composite.sweep`."""
+        """Takes a step for each column; see `bigmc.kernels.linear.columns.composite.sweep`."""
         return squared_hinge.sweep if self.specialised else partial(composite.sweep, self.penalty.kernel)
 
     @property
     def project(self) -> ColumnSteps:
-        """Projects each gradient onto its ball; see `bigmc.kernels.linear.composite.project`."""
+        """Projects each gradient onto its ball; see `bigmc.kernels.linear.columns.composite.project`."""
         return squared_hinge.project if self.specialised else partial(composite.project, self.penalty.kernel)
 
     def residuals_width(self, n_classes: int, width: int) -> int:
@@ -120,7 +122,7 @@ class Objective:
     ) -> None:
         """Fill residuals, which may be the scores themselves, if the loss keeps them; and shares, if given.
 
-        See `bigmc.kernels.linear.log_rows.fill_residuals`.
+        See `bigmc.kernels.linear.rows.log_rows.fill_residuals`.
         """
         if self.loss.keeps_residuals:
             none = np.empty((0, residuals.shape[1]), residuals.dtype)
@@ -135,7 +137,7 @@ class Objective:
         sums: GradientSums,
         curvature: Curvature = Curvature.MEAN,
     ) -> None:
-        """Add up gradients of columns; see `bigmc.kernels.linear.loss_columns.add_gradients`.
+        """Add up gradients of columns; see `bigmc.kernels.linear.columns.loss_columns.add_gradients`.
 
         Samples of a loss that keeps residuals have these instead of scores, see `fill_residuals`.
         """
@@ -153,7 +155,7 @@ class Objective:
         n_classes: int,
         out: Measures,
     ) -> None:
-        """Measure gradients of rows of weights; see `bigmc.kernels.linear.optimality.measure_gradients`."""
+        """Measure gradients of rows of weights; see `optimality.measure_gradients`."""
         level = Level(n_classes, 1.0, alpha, self.ridge)
         optimality.measure_gradients(self.penalty.kernel, level, gradients, rows, out)
 
@@ -164,7 +166,7 @@ class Objective:
         n_classes: int,
         norms: NDArray[np.float64],
     ) -> None:
-        """Add the dual norms of scaled gradients; see `bigmc.kernels.linear.optimality.add_dual_norms`."""
+        """Add the dual norms of scaled gradients; see `optimality.add_dual_norms`."""
         optimality.add_dual_norms(self.penalty.kernel, gradients, scale, n_classes, norms)
 
     def largest_curvatures(
@@ -175,7 +177,7 @@ class Objective:
         two_over_n: float,
         bounds: NDArray[np.float64],
     ) -> None:
-        """Bound curvatures of columns; see `bigmc.kernels.linear.loss_columns.largest_curvatures`."""
+        """Bound curvatures of columns; see `bigmc.kernels.linear.columns.loss_columns.largest_curvatures`."""
         loss_columns.largest_curvatures(self.loss.kernels, columns, samples, n_classes, two_over_n, bounds)
 
     def gradient_norms(
@@ -187,7 +189,7 @@ class Objective:
         support: Support,
         out: Measures,
     ) -> None:
-        """Measure columns; see `bigmc.kernels.linear.composite.gradient_norms`.
+        """Measure columns; see `bigmc.kernels.linear.columns.composite.gradient_norms`.
 
         Samples of a loss that keeps residuals have these instead of scores, with the factors in them.
         """

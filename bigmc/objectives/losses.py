@@ -18,10 +18,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import hinge_columns, scores
+from bigmc.kernels.linear.columns import hinge_columns
 from bigmc.kernels.linear.losses import huber_hinge, log, multitask, squared_hinge
 from bigmc.kernels.linear.losses.interface import LossKernels
 from bigmc.kernels.linear.losses.sums import class_sums, class_totals
+from bigmc.kernels.linear.scoring import score_matrix
 from bigmc.objectives.balancing import balance_classes, balance_tasks
 
 Floats = NDArray[np.float64]
@@ -44,9 +45,9 @@ class Loss(ABC):
         a feature.
     keeps_residuals : bool
         Half the derivatives of a sample say what its Hessian is: sums over columns take them from a matrix
-        that has been computed once, see `bigmc.kernels.linear.log_columns`.
+        that has been computed once, see `bigmc.kernels.linear.columns.log_columns`.
     plain_squared_hinge : bool
-        Whether it is the one with kernels of its own in `bigmc.kernels.linear.squared_hinge`.
+        Whether it is the one with kernels of its own in `bigmc.kernels.linear.columns.squared_hinge`.
     takes_labels, takes_sets : bool
         Whether it is for samples that have one label each, and for such that have a set of them.
     pad_score : float
@@ -173,8 +174,8 @@ class SquaredHinge(_PairwiseHinge):
     def class_sums(
         self, scores_: NDArray[np.floating], labels: NDArray[np.int32], weights: Floats, *sums: Floats
     ) -> None:
-        """Add to residuals, values and curvatures; see `bigmc.kernels.linear.scores.class_margins`."""
-        scores.class_margins(scores_, labels[:, 0], weights, *sums)
+        """Add to residuals, values and curvatures; see `score_matrix.class_margins`."""
+        score_matrix.class_margins(scores_, labels[:, 0], weights, *sums)
 
 
 class MultilabelRanking(_PairwiseHinge):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
+from bigmc.kernels.linear.penalties import formulas
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RestrictedPenalty:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A norm of every row of weights, added up over the features; see `bigmc.kernels.linear.penalties`.
+    """A norm of every row of weights, added up over the features; see `kernels.linear.penalties.formulas`.
 
     `l1_ratio` is the share of the l1 norm in a sparse group.
     """
@@ -76,7 +76,7 @@ class Penalty:
 
         The maximum is not: at the optimum several weights attain it.
         """
-        return self.code == penalties.SPARSE_GROUP
+        return self.code == formulas.SPARSE_GROUP
 
     def restricted(self, rows: NDArray[np.float64], alphas: NDArray[np.float64]) -> RestrictedPenalty:
         """Return the penalty near rows of weights, none of them all zero, times a factor for each."""
@@ -87,7 +87,7 @@ class Penalty:
 
     def value(self, coef: NDArray[np.float64]) -> float:
         """Penalty of weights of shape (n_features, n_classes), before the factor alpha."""
-        if self.code == penalties.LARGEST:
+        if self.code == formulas.LARGEST:
             return float(np.abs(coef).max(axis=1, initial=0.0).sum())
         group = float(np.sqrt((coef * coef).sum(axis=1)).sum()) if self.l1_ratio < 1 else 0.0
         sparse = float(np.abs(coef).sum()) if self.l1_ratio > 0 else 0.0
@@ -95,7 +95,7 @@ class Penalty:
 
     def slopes(self, coef: NDArray[np.float64], moves: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the directional derivative of the norm of each row of weights along a move of it."""
-        if self.code == penalties.LARGEST:
+        if self.code == formulas.LARGEST:
             sizes = np.abs(coef)
             largest = sizes == sizes.max(axis=1, keepdims=True)
             along = np.where(coef == 0, np.abs(moves), np.sign(coef) * moves)
@@ -112,17 +112,17 @@ class Penalty:
         Penalties that are at least the Euclidean norm have a dual norm that is at most that; the dual
         norm of the maximum is the sum of ``n_classes`` absolute values.
         """
-        return math.sqrt(n_classes) if self.code == penalties.LARGEST else 1.0
+        return math.sqrt(n_classes) if self.code == formulas.LARGEST else 1.0
 
 
 #: A feature is selected for all classes or none (group lasso).
-GROUP_LASSO = Penalty("l1/l2", penalties.SPARSE_GROUP)
+GROUP_LASSO = Penalty("l1/l2", formulas.SPARSE_GROUP)
 #: Every weight is penalised separately.
-LASSO = Penalty("l1", penalties.SPARSE_GROUP, 1.0)
+LASSO = Penalty("l1", formulas.SPARSE_GROUP, 1.0)
 #: As the group lasso, with weights of equal size.
-LARGEST = Penalty("l1/linf", penalties.LARGEST)
+LARGEST = Penalty("l1/linf", formulas.LARGEST)
 #: Few features, each for few classes (Friedman, Hastie, Tibshirani, "A note on the group lasso and a sparse
 #: group lasso", 2010).
-SPARSE_GROUP = Penalty("sparse_group", penalties.SPARSE_GROUP, 0.5)
+SPARSE_GROUP = Penalty("sparse_group", formulas.SPARSE_GROUP, 0.5)
 
 PENALTIES = {penalty.name: penalty for penalty in (GROUP_LASSO, LASSO, LARGEST, SPARSE_GROUP)}

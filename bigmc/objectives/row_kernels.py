@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import newton_rows
 from bigmc.kernels.linear.losses.interface import LossKernels
+from bigmc.kernels.linear.rows import newton_rows
 from bigmc.objectives.losses import Loss
 
 
@@ -20,7 +20,7 @@ class RowKernels:
     """Derivatives of a loss over samples in row order.
 
     The functions are `gradient_rows`, `hessian_rows` and `losses_along` of
-    `bigmc.kernels.linear.newton_rows`, without their first argument. With `per_class`, `gradient` stores
+    `bigmc.kernels.linear.rows.newton_rows`, without their first argument. With `per_class`, `gradient` stores
     a number for every score for `hessian`, otherwise one word of bits for every sample.
     """
 

@@ -25,7 +25,6 @@ class HeldOut(NamedTuple):
 
     Attributes
     ----------
-    share : float
     seed : int
         Seed of the hash of row ids or groups that chooses them.
     """

@@ -122,8 +122,6 @@ class Pilot(NamedTuple):
 
     Attributes
     ----------
-    hashing : Hashing
-    hash_bits : int
     curves : mapping of Hashing to tuple of Point
         The learning curve of every choice.
     """
@@ -207,7 +205,6 @@ class _Trials:
 
     Parameters
     ----------
-    sample : PilotRows
     bits : int
         Hash to ``2 ** bits`` buckets.
     memory : int

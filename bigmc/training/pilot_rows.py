@@ -39,7 +39,6 @@ class PilotColumns(NamedTuple):
     Attributes
     ----------
     text : tuple of str
-    label : str
     group : str or None
         Column of groups, which a trial never splits.
     label_separator : str or None
@@ -71,7 +70,6 @@ class PilotRows(NamedTuple):
 
     Attributes
     ----------
-    texts : Table
     labels : array of shape (n_rows,), or of shape (n_rows, n_classes)
         A label for each row, or which labels it has.
     groups : int64 array of shape (n_rows,) or None

@@ -70,9 +70,6 @@ class PathRequest(NamedTuple):
 
     Attributes
     ----------
-    data : Dataset
-    to : Path
-    options : PathOptions
     start : Path or None
         Saved model to start the training with the largest penalty from.
     if_exists : IfExists
@@ -163,7 +160,6 @@ class ValidationRows(NamedTuple):
 
     Attributes
     ----------
-    samples : Dataset
     held_out : HeldOut or None
         Set if they are rows of the training split, held out of training.
     """

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,8 @@ def test_the_package_has_what_a_script_imports(path):
 
 def test_there_are_scripts():
     assert len(SCRIPTS) > 30
+
+
+def test_the_readme_of_benchmarks_names_every_script():
+    named = set(re.findall(r"`(\w+\.py)`", (ROOT / "bench" / "README.md").read_text()))
+    assert named == {path.name for path in (ROOT / "bench").glob("*.py")}

@@ -7,7 +7,7 @@ import pytest
 
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan
-from bigmc.ingestion.sources import text_from as module
+from bigmc.ingestion.sources import kept_open, text_from
 from bigmc.ingestion.sources.source import open_text
 from bigmc.options.raw import FileOptions
 
@@ -28,8 +28,8 @@ def source(request, tmp_path):
 @pytest.fixture
 def opened(monkeypatch):
     found = []
-    monkeypatch.setattr(module, "open_text", lambda file: found.append(file) or open_text(file))
-    monkeypatch.setattr(module, "_here", type(module._here)())
+    monkeypatch.setattr(text_from, "open_text", lambda file: found.append(file) or open_text(file))
+    monkeypatch.setattr(kept_open, "_here", type(kept_open._here)())
     return found
 
 
@@ -73,19 +73,19 @@ def test_nothing_stays_open_at_the_end_or_after_an_error(tmp_path, opened):
     parts = scan(expand_sources(path), 10_000, HINTS)
     for part in parts:
         ids_of(part)
-    assert module._here.stream is None
+    assert kept_open._here.reader is None
     begun = read(parts[0], ReadRequest(["id"], 1 << 12))
     next(begun)
     begun.close()
-    assert module._here.stream is None
+    assert kept_open._here.reader is None
     ids_of(parts[0])
-    assert module._here.stream is not None
+    assert kept_open._here.reader is not None
     path.write_bytes(gzip.compress(text)[:-2000])
-    module._here.stream.close()
-    module._here.stream = None
+    kept_open._here.reader.close()
+    kept_open._here.reader = None
     with pytest.raises(DataError):
         ids_of(parts[-1])
-    assert module._here.stream is None
+    assert kept_open._here.reader is None
 
 
 def test_another_file_of_the_same_name_is_not_read_on_from(tmp_path, opened):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from bigmc.kernels.linear.exponentials import lanes_exp, lanes_growth, lanes_largest
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.parallel.exponentials import lanes_exp, lanes_growth, lanes_largest
+from bigmc.kernels.linear.parallel.simd import LANES
 
 EIGHT = np.uint64(LANES)
 

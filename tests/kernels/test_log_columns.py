@@ -5,7 +5,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-from bigmc.kernels.linear import log_columns, log_rows
 from bigmc.kernels.linear.arguments import (
     Columns,
     Entries,
@@ -18,9 +17,11 @@ from bigmc.kernels.linear.arguments import (
     Step,
     Support,
 )
-from bigmc.kernels.linear.log_sums import ResidualWork
-from bigmc.kernels.linear.penalties import SPARSE_GROUP
-from bigmc.kernels.linear.team import Crew
+from bigmc.kernels.linear.columns import log_columns
+from bigmc.kernels.linear.columns.log_sums import ResidualWork
+from bigmc.kernels.linear.parallel.team import Crew
+from bigmc.kernels.linear.penalties.formulas import SPARSE_GROUP
+from bigmc.kernels.linear.rows import log_rows
 
 PAD = -1e30
 WIDTH = 8

@@ -6,7 +6,7 @@ from kernels.test_log_columns import WIDTH, Instance
 from solvers.dense import fista, loss_and_gradient, objective_value, prox
 
 from bigmc.kernels.linear.arguments import Columns, Extra, Level, Measures, Step, Support
-from bigmc.kernels.linear.team import Crew
+from bigmc.kernels.linear.parallel.team import Crew
 from bigmc.objectives import PENALTIES, objective
 
 N_CLASSES, ALPHA = 5, 0.03

@@ -14,8 +14,8 @@ from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import SamplePlan
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.run import Task
+from bigmc.solvers.sparse.sampled.state import SampledState
 from bigmc.solvers.sparse.sampled.subsampled_newton import SubsampledNewton
-from bigmc.solvers.sparse.state import State
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.sweeps import Sweeper
 from bigmc.store.block import Residency
@@ -67,7 +67,7 @@ def corrected(
     context = RunContext(ThreadEngine(workers), run.get("checkpoint"), ends=run.get("ends", math.inf))
     plan = SamplePlan(share, 0, 0, workers, 1 << 20, 1000)
     rounds = SubsampledNewton(task, limits, context, problem, source, sweeper, plan)
-    state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes), corrected=True)
+    state = SampledState.zeros(problem.width, problem.n_classes)
     if not run.get("cold"):
         first = solve(
             sample, alpha=ALPHA, loss=loss, penalty=penalty, ridge=ridge, sample_weight=drawn, tol=1e-2,
@@ -75,5 +75,5 @@ def corrected(
         )  # fmt: skip
         state.coef, state.intercept = padded(first.coef, first.features), first.intercept
     saved = load(context, {})
-    state = State.unpack(saved, problem.width) if saved else state
+    state = SampledState.unpack(saved, problem.width) if saved else state
     return rounds, rounds.run(state, {})

@@ -15,8 +15,9 @@ from bigmc.solvers.sparse.chunks import acceptance
 from bigmc.solvers.sparse.chunks.acceptance import accept, accept_or_retreat
 from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.interpolation import best_share, between
+from bigmc.solvers.sparse.chunks.state import ChunkState, PastRound
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.state import Evaluated, PastRound, State
+from bigmc.solvers.sparse.state import Evaluated
 from bigmc.store.dataset import Dataset
 
 ALPHA, RIDGE = 2e-2, 1e-2
@@ -97,7 +98,7 @@ def test_weights_between_two():
 def state_at(problem, W, b, gain=0.5):
     anchor = problem.evaluated(W, b)
     past = [PastRound(anchor.coef, np.zeros(anchor.coef.rows.shape, np.float32), b)]
-    state = State(anchor.coef, b, chunked=True, anchor=anchor, layers=[CANDIDATES], gain=gain, damping=2.0)
+    state = ChunkState(anchor.coef, b, anchor=anchor, layers=[CANDIDATES], gain=gain, damping=2.0)
     return replace(state, past=past, trial=True, own_damping=np.ones(len(CANDIDATES), np.float32))
 
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.optimize
 
 from bigmc.solvers.sparse.chunks.anderson import next_weights, past_rounds
+from bigmc.solvers.sparse.chunks.state import ChunkState, PastRound
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.state import PastRound, State
 
 WIDTH, N_CLASSES = 8, 5
 
@@ -98,8 +98,8 @@ def test_rounds_without_moves_and_without_numbers_have_no_mean():
 def test_past_rounds_are_saved():
     generator = np.random.default_rng(0)
     start, end = weights(generator, 10), weights(generator, 12)
-    state = State(end[0], end[1], chunked=True, layers=[end[0].features], past=[PastRound.of(start[0], end)])
-    saved = State.unpack(state.pack(), WIDTH).past
+    state = ChunkState(end[0], end[1], layers=[end[0].features], past=[PastRound.of(start[0], end)])
+    saved = ChunkState.unpack(state.pack(), WIDTH).past
     assert len(saved) == 1
     assert saved[0].end.rows.tobytes() == state.past[0].end.rows.tobytes()
     assert saved[0].moves.tobytes() == state.past[0].moves.tobytes()
@@ -109,6 +109,6 @@ def test_past_rounds_are_saved():
 def test_past_rounds_end_where_many_candidates_are_new():
     start, end = weights(np.random.default_rng(0), 10), weights(np.random.default_rng(1), 12)
     past = [PastRound.of(start[0], end)]
-    state = State(*end, layers=[np.arange(90), np.arange(90, 100)], past=past)
+    state = ChunkState(*end, layers=[np.arange(90), np.arange(90, 100)], past=past)
     assert past_rounds(state, 10) is past
     assert past_rounds(state, 11) == []

@@ -15,12 +15,13 @@ from bigmc.solvers.loop import RunContext, load
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
+from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import most_wanted
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
-from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.state import Evaluated
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 
@@ -84,7 +85,7 @@ def test_candidates_without_use_are_dropped():
     with pytest.raises(KeyboardInterrupt):
         run(dataset, ROOMY, checkpoint=checkpoint, alpha=0.1)
     saved = load(RunContext(ThreadEngine(1), checkpoint), {"n": dataset.n_samples})
-    first = State.unpack(saved, ROOMY.width)
+    first = ChunkState.unpack(saved, ROOMY.width)
     last, certificate = run(dataset, ROOMY, alpha=0.1)
     assert certificate.gap <= 1e-3
     assert certificate.lower <= best.upper * (1 + 1e-9)
@@ -139,7 +140,7 @@ def test_gradients_that_a_pass_keeps_fit_beside_the_columns_in_memory():
     dataset = noisy(800)
     plan = replace(PLAN, free_bytes=100_000, worker_bytes=1000, chunk_bytes=40_000)
     columns = CandidateColumns(task_of(dataset), plan)
-    state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
+    state = ChunkState.zeros(8, 5)
     state.layers = [np.arange(28)]
     try:
         columns.write(state, lambda: exact_rows(dataset))
@@ -163,7 +164,7 @@ def test_features_of_large_bounds_keep_their_gradients_though_these_are_small():
     most = plan.most_gradients(0)
     assert 20 < most < n_features / 2
     doubted = np.sort(np.random.default_rng(3).choice(n_features, 20, replace=False))
-    state = State(Coefficients.zeros(8), np.zeros(5), chunked=True, doubted=doubted)
+    state = ChunkState(Coefficients.zeros(8), np.zeros(5), doubted=doubted)
     state.norms = np.full(n_features, 0.9 * task.alpha, np.float32)
     state.norms[doubted] = 0.01 * task.alpha
     unknown = np.setdiff1d(np.arange(n_features), doubted)[: most - 10]
@@ -190,7 +191,7 @@ def test_what_is_missing_waits_where_what_was_just_written_violates_more_and_the
     columns, alpha = CandidateColumns(task_of(dataset), plan), task_of(dataset).alpha
     columns._spill = opened(dataset, 4, 0)
     columns._spill.add(np.arange(10))
-    state = State(Coefficients.zeros(8), np.zeros(5), chunked=True)
+    state = ChunkState.zeros(8, 5)
     state.layers, written = [np.arange(10), np.array([40, 41])], np.array([40, 41])
     state.norms = np.zeros(dataset.n_features, np.float32)
     known, gradients = np.arange(30), SimpleNamespace(signed=False)
@@ -231,7 +232,7 @@ def test_candidates_of_no_use_make_place_for_those_that_the_next_pass_is_to_writ
     gradient[:7] = task.alpha
     coef, norms = Coefficients(np.array([9]), np.ones((1, 8))), np.zeros(dataset.n_features, np.float32)
     anchor = Evaluated(coef, np.zeros(5), 1.0, gradient, np.ones(10), np.zeros(5), 1.0)
-    state = State(coef, np.zeros(5), chunked=True, layers=[layer], n_chunks=4, anchor=anchor)
+    state = ChunkState(coef, np.zeros(5), layers=[layer], n_chunks=4, anchor=anchor)
     state.history, state.norms, state.doubted = [{}], norms, np.array([2, 50, 60])
     try:
         norms[70] = 9 * task.alpha  # a bound: nothing says that it violates
@@ -252,7 +253,7 @@ def test_candidates_of_no_use_make_place_for_those_that_the_next_pass_is_to_writ
 def test_features_of_large_bounds_become_candidates_where_there_is_memory_for_them(most, found):
     dataset = noisy()
     columns, alpha = CandidateColumns(task_of(dataset), replace(PLAN, most_candidates=most)), 0.1
-    state = State(Coefficients(np.array([2]), np.ones((1, 8))), np.zeros(5), chunked=True)
+    state = ChunkState(Coefficients(np.array([2]), np.ones((1, 8))), np.zeros(5))
     state.norms = np.zeros(dataset.n_features, np.float32)
     state.norms[[3, 4, 5]] = [3 * alpha, 0.9 * alpha, 0.1 * alpha]  # known, of which two are candidates
     state.norms[[250, 300, 301, 302]] = [1.5 * alpha, 2 * alpha, 5 * alpha, 0.9 * alpha]
@@ -266,7 +267,7 @@ def test_candidates_that_are_too_many_for_sweeps_are_in_one_layer():
     plan = replace(ROOMY, most_candidates=12)
     columns = CandidateColumns(task_of(dataset), plan)
     weights = Coefficients(np.arange(100, 110), np.ones((10, 8)))
-    state = State(weights, np.zeros(5), chunked=True, history=[{}], layers=[np.arange(100, 111)])
+    state = ChunkState(weights, np.zeros(5), history=[{}], layers=[np.arange(100, 111)])
     state.norms = np.zeros(dataset.n_features, np.float32)
     state.norms[[*range(5), *range(100, 111)]] = 2 * columns._task.alpha
     known = np.flatnonzero(state.norms)

@@ -11,9 +11,9 @@ import scipy.sparse
 from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.linear import loss_columns
 from bigmc.kernels.linear.arguments import Entries, GradientSums, Samples
-from bigmc.kernels.linear.team import WHOLE
+from bigmc.kernels.linear.columns import loss_columns
+from bigmc.kernels.linear.parallel.team import WHOLE
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.progress import silent
 from bigmc.solvers.loop import RunContext, load
@@ -21,11 +21,11 @@ from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.pass_sums import PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
+from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
-from bigmc.solvers.sparse.state import Start, State
+from bigmc.solvers.sparse.state import Start
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
@@ -73,8 +73,8 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
     rounds = ChunkRounds(task, plan)
     record = {"n": dataset.n_samples}
     saved = load(context, record)
-    state = State(Coefficients.zeros(task.width), np.zeros(dataset.n_classes), chunked=True)
-    state = State.unpack(saved, task.width) if saved else state
+    state = ChunkState.zeros(task.width, dataset.n_classes)
+    state = ChunkState.unpack(saved, task.width) if saved else state
     certificate = rounds.run(state, options.get("max_passes", 100), record)
     return rounds.state, certificate
 

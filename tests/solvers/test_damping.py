@@ -11,13 +11,14 @@ from test_pass_norms import task_of
 
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.damping import RoundKind
+from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.coefficients import Coefficients
-from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.state import Evaluated
 from bigmc.store.dataset import Dataset
 
 
 def begun(way, n_chunks=4, n_samples=1000):
-    state = State(Coefficients.zeros(8), np.zeros(5), chunked=True, gain=math.inf)
+    state = ChunkState(Coefficients.zeros(8), np.zeros(5), gain=math.inf)
     damping.begin(state, way, n_chunks, n_samples)
     return state
 
@@ -75,7 +76,7 @@ def reached_by(own, from_rows, to_rows, slopes, kind=RoundKind.STOCHASTIC):
         gradient[:, 0] = slope
         coef = Coefficients(features, np.pad(np.array(rows, float)[:, None], ((0, 0), (0, 7))))
         ends.append(Evaluated(coef, intercept, 1.0, gradient, np.ones(3), intercept, 1.0))
-    state = State(ends[0].coef, intercept, chunked=True, anchor=ends[0])
+    state = ChunkState(ends[0].coef, intercept, anchor=ends[0])
     state.own_damping = np.array(own, np.float32)
     damping.adapt(task, state, kind, ends[1], features)
     return state.own_damping
@@ -115,7 +116,7 @@ def test_of_many_classes_the_weights_of_few_features_are_copied_at_once():
     start = Evaluated(
         Coefficients(features, rows), np.zeros(800), 1.0, -rows, np.ones(1000), np.zeros(800), 1.0
     )
-    state = State(start.coef, np.zeros(800), chunked=True, anchor=start)
+    state = ChunkState(start.coef, np.zeros(800), anchor=start)
     state.own_damping = np.ones(1000, np.float32)
     reached = replace(start, coef=Coefficients(features, 2 * rows))
     tracemalloc.start()

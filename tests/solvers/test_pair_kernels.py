@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from dense import loss_and_gradient, objective_value, penalty_value
 
-from bigmc.kernels.linear import loss_columns, penalties
 from bigmc.kernels.linear.arguments import Entries, Norm, Samples
-from bigmc.kernels.linear.team import WHOLE
+from bigmc.kernels.linear.columns import loss_columns
+from bigmc.kernels.linear.parallel.team import WHOLE
+from bigmc.kernels.linear.penalties import formulas
 from bigmc.objectives import LOSSES, PENALTIES
 
 LABEL_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_labels]
@@ -87,7 +88,7 @@ def test_no_point_near_the_proximal_point_is_better(penalty, alpha):
         for _ in range(5):
             linear, curve = 3 * generator.standard_normal(n_classes), generator.random(n_classes) + 0.2
             new = np.empty(n_classes)
-            penalties.prox(PENALTY_CODES[penalty], alpha, linear, curve, new)
+            formulas.prox(PENALTY_CODES[penalty], alpha, linear, curve, new)
 
             def value(u, linear=linear, curve=curve):
                 norms = np.array([penalty_value(penalty, row[None], RATIO) for row in u])
@@ -104,7 +105,7 @@ def test_dual_norm_is_the_largest_product_with_weights_of_penalty_one(penalty):
     sizes = np.array([penalty_value(penalty, u[None], RATIO) for u in CIRCLE[::40]])
     for g in ([1.0, 0.0], [0.3, -2.0], [1.0, 1.0], [-5.0, 4.9], [0.0, 0.0]):
         brute = max(0.0, (CIRCLE[::40] @ g / sizes).max())
-        assert penalties.dual_norm(PENALTY_CODES[penalty], np.array(g)) == pytest.approx(brute, rel=1e-5)
+        assert formulas.dual_norm(PENALTY_CODES[penalty], np.array(g)) == pytest.approx(brute, rel=1e-5)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -116,7 +117,7 @@ def test_violation_is_the_steepest_descent_there_is(penalty, row):
     directional = (directional - penalty_value(penalty, row[None], RATIO)) / small
     for g in ([0.1, 0.1], [1.0, -0.2], [-0.3, 2.0], [-0.9, -0.9], [0.5, -0.6]):
         fall = -(CIRCLE[::100] @ (np.array(g) + ridge * row) + alpha * directional).min()
-        found = penalties.violation(
+        found = formulas.violation(
             PENALTY_CODES[penalty], alpha, ridge, row, np.array(g), np.ones(2), np.empty(2)
         )
         # the directions are at most 1.6e-3 off the steepest, which costs half of its square

@@ -14,8 +14,8 @@ from sparse_runs import solve
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import ModelError
-from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
+from bigmc.kernels.linear.penalties import formulas
 from bigmc.objectives import LOSSES, PENALTIES
 
 LABEL_LOSSES = [name for name, loss in LOSSES.items() if loss.takes_labels]
@@ -136,7 +136,7 @@ def test_weights_vanish_from_the_largest_dual_norm_at_zero_on(loss, penalty):
     m = N_CLASSES["arith"]
     gradient = loss_and_gradient(loss, X, y, np.zeros((X.shape[1], m)), 0, np.ones(len(y)))[1]
     code = Norm(PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio)
-    top = max(penalties.dual_norm(code, g) for g in gradient)
+    top = max(formulas.dual_norm(code, g) for g in gradient)
     dataset = dataset_of(X, y, m)
     above = solve(dataset, loss=loss, alpha=top * (1 + 1e-9), tol=1e-9, **options_of(penalty))
     assert len(above.features) == 0

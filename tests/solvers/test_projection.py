@@ -44,7 +44,7 @@ class Point:
         engine, double = ThreadEngine(1), np.dtype(np.float64)
         self.problem = Problem(dataset, minimised, alpha, weights, double, engine)
         self.source = BlockSource(dataset, [(0, 25), (25, 40)], Residency.MEMORY)
-        self.state = State.at(Start(found.features, found.coef, found.intercept), self.problem.width, alpha)
+        self.state = State.at(Start(found.features, found.coef, found.intercept), self.problem.width)
         self.descent = Descent("line_search", fit_intercept, 0)
         holding = self.source.columns_of(found.features)
         self.problem.rebuild_scores(self.state.coef, self.state.intercept, holding)

@@ -7,8 +7,8 @@ from sparse_runs import largest_alpha, solve
 from test_pairs import LIMIT, RATIO, Memory, bits, options_of
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.linear import penalties
 from bigmc.kernels.linear.arguments import Norm
+from bigmc.kernels.linear.penalties import formulas
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers.loop import Limits
 from bigmc.solvers.sparse.coefficients import Coefficients
@@ -16,11 +16,12 @@ from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.screening import Screening
-from bigmc.solvers.sparse.state import Start, State
+from bigmc.solvers.sparse.state import Start
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.sweeps import Sweeper
 from bigmc.solvers.sparse.working_set.gradient import gradient_pass
 from bigmc.solvers.sparse.working_set.rounds import Rounds
+from bigmc.solvers.sparse.working_set.state import MemoryState
 from bigmc.store.block import Residency
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
@@ -82,7 +83,7 @@ def evaluated(dataset, problem, coef, intercept, lower, fit_intercept):
     rows = np.zeros((d, problem.width))
     rows[:, : problem.n_classes] = coef
     used = np.flatnonzero(rows.any(axis=1))
-    found.resume(State(Coefficients(used, rows[used]), intercept, lower, history=[{"gap": 0.0}]).pack())
+    found.resume(MemoryState(Coefficients(used, rows[used]), intercept, lower, history=[{"gap": 0.0}]).pack())
     found.certify()
     return np.unpackbits(found.pack().arrays["screened"], count=d).astype(bool)
 
@@ -95,7 +96,7 @@ def problem_of(dataset, loss, penalty, alpha, ridge=0.0, weights=None):
 
 def dual_norms(penalty, gradient):
     code = Norm(PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio)
-    return np.array([penalties.dual_norm(code, g) for g in gradient])
+    return np.array([formulas.dual_norm(code, g) for g in gradient])
 
 
 KINDS = ((0.0, False, False), (5.0, False, True), (0.0, True, False), (2.0, True, True))

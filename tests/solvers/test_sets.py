@@ -15,9 +15,10 @@ from test_pairs import LIMIT, NAMES, Memory, bits, options_of
 
 from bigmc.engine import ThreadEngine
 from bigmc.errors import BigmcError
-from bigmc.kernels.linear import loss_columns, penalties
 from bigmc.kernels.linear.arguments import GradientSums, Norm, Samples
-from bigmc.kernels.linear.team import WHOLE
+from bigmc.kernels.linear.columns import loss_columns
+from bigmc.kernels.linear.parallel.team import WHOLE
+from bigmc.kernels.linear.penalties import formulas
 from bigmc.objectives import LOSSES, PENALTIES, objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns
@@ -233,7 +234,7 @@ def test_weights_vanish_from_the_largest_dual_norm_at_zero_on(loss, penalty):
     X, Y, _ = samples("arith")
     gradient = loss_and_gradient(loss, X, Y, np.zeros((X.shape[1], Y.shape[1])), 0, np.ones(len(Y)))[1]
     code = Norm(PENALTIES[penalty].code, RATIO if penalty == "sparse_group" else PENALTIES[penalty].l1_ratio)
-    top = max(penalties.dual_norm(code, g) for g in gradient)
+    top = max(formulas.dual_norm(code, g) for g in gradient)
     assert largest_alpha(dataset_of("arith"), loss=loss, **options_of(penalty)) == pytest.approx(top)
     above = solve(dataset_of("arith"), loss=loss, alpha=top * (1 + 1e-9), tol=1e-9, **options_of(penalty))
     assert len(above.features) == 0

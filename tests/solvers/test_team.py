@@ -5,7 +5,7 @@ import pytest
 from dense import loss_and_gradient
 
 from bigmc.engine import ThreadEngine
-from bigmc.kernels.linear.team import MATRIX_CLASSES, Crew, assist, close
+from bigmc.kernels.linear.parallel.team import MATRIX_CLASSES, Crew, assist, close
 from bigmc.objectives import objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource, Columns

@@ -12,7 +12,7 @@ from bigmc.inference.evaluation.labelled import LabelledPart
 from bigmc.inference.evaluation.propensities import weighted_sums
 from bigmc.inference.evaluation.saved_sums import FieldSums
 from bigmc.inference.evaluation.top_labels import RANKS, top_classes, top_sums
-from bigmc.kernels.linear.ranking import count_above
+from bigmc.kernels.linear.scoring.ranking import count_above
 from bigmc.model import Model
 from bigmc.store.shards.label_sets import pairs_of
 

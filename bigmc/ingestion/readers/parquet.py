@@ -26,7 +26,7 @@ from bigmc.ingestion.readers.base import (
 from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
 from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
-from bigmc.ingestion.readers.row_ranges import cut, rows_between
+from bigmc.ingestion.readers.row_ranges import Rows, cut, rows_between
 from bigmc.ingestion.readers.utf8 import is_string, undecodable_rows
 from bigmc.ingestion.sources.source import Source, open_file, status_of
 from bigmc.lazy import LazyModule
@@ -211,7 +211,7 @@ class ParquetFormat:
         check_count(part, done)
 
 
-def read_row_groups(part: Part, request: ReadRequest) -> Iterator[tuple[pa.RecordBatch, int]]:
+def read_row_groups(part: Part, request: ReadRequest) -> Rows:
     """Yield the rows of the row groups of a part as batches, each with the rows of a piece of it."""
     with _open(part.path, request.encoded) as file:
         names = file.schema_arrow.names

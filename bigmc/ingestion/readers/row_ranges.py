@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 
 from bigmc.ingestion.readers.base import Part, ReadRequest
+from bigmc.ingestion.sources.kept_open import kept_open
 from bigmc.ingestion.sources.source import status_of
 
-Rows = Iterator[tuple[pa.RecordBatch, int]]
+Rows = Generator[tuple[pa.RecordBatch, int], None, None]
 """Batches of rows, each with the rows of a piece of it."""
 
 
 class _OpenGroups:
-    """Row groups that are being read; the first `done` rows are behind."""
+    """Row groups that are being read; the first `position` rows are behind."""
 
-    def __init__(self, part: Part, request: ReadRequest, rows: Rows) -> None:
-        self._of, self._rows = _groups_of(part, request), rows
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
         self._left: tuple[pa.RecordBatch, int] | None = None
-        self.done = 0
-
-    def lead_to(self, part: Part, request: ReadRequest) -> bool:
-        """Return whether a part is of these row groups, and not behind."""
-        return self._of == _groups_of(part, request) and self.done <= (part.skipped or 0)
+        self.position = 0
 
     def take(self, first: int, stop: int) -> Rows:
-        """Yield some of the rows that are not done."""
-        while self.done < stop and not self.at_end():
+        """Yield some of the rows that are not behind."""
+        while self.position < stop and not self.at_end():
             batch, step = self._left  # type: ignore[misc]
-            lo, hi = (min(row - self.done, batch.num_rows) for row in (max(first, self.done), stop))
+            lo, hi = (min(row - self.position, batch.num_rows) for row in (max(first, self.position), stop))
             self._left = (batch.slice(hi), step) if hi < batch.num_rows else None
-            self.done += hi
+            self.position += hi
             if lo < hi:
                 yield batch.slice(lo, hi - lo), step
 
@@ -42,14 +38,9 @@ class _OpenGroups:
         self._left = self._left or next(self._rows, None)
         return self._left is None
 
-
-def _groups_of(part: Part, request: ReadRequest) -> tuple[object, ...]:
-    # with the time of the last change: threads of workers live on after a run, and the file may be another
-    version = part.version or status_of(part.path)
-    return part.path, version, part.start, part.stop, request
-
-
-_here = threading.local()
+    def close(self) -> None:
+        """Close the file."""
+        self._rows.close()
 
 
 def rows_between(part: Part, request: ReadRequest, open_rows: Callable[[], Rows]) -> Rows:
@@ -58,14 +49,10 @@ def rows_between(part: Part, request: ReadRequest, open_rows: Callable[[], Rows]
     They stay open on this thread for the next part of them, since Parquet is decoded from the beginning of a
     row group. Parts may follow each other in any order.
     """
-    groups: _OpenGroups | None = getattr(_here, "groups", None)
-    _here.groups = None  # after an error nothing stays open
-    if groups is None or not groups.lead_to(part, request):
-        groups = _OpenGroups(part, request, open_rows())
+    identity = (part.path, part.version or status_of(part.path), part.start, part.stop, request)
     first = part.skipped or 0
-    yield from groups.take(first, first + part.n_rows)
-    if not groups.at_end():
-        _here.groups = groups
+    with kept_open(identity, first, lambda: _OpenGroups(open_rows())) as groups:
+        yield from groups.take(first, first + part.n_rows)
 
 
 _LARGEST_CUT = 1 << 20

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
+from bigmc.ingestion.sources.kept_open import kept_open
 from bigmc.ingestion.sources.source import TextFile, is_seekable, open_text, status_of
 
 _PIECE = 1 << 20
-
-_here = threading.local()
 
 
 class _Forward(io.RawIOBase):
     """A text that is read forward from its beginning; the first `position` bytes are behind."""
 
     def __init__(self, file: TextFile) -> None:
-        self.of = _identity(file)
         self.position = 0
         self._stream: Any = open_text(file)
         self._ahead = b""
@@ -55,43 +52,15 @@ class _Forward(io.RawIOBase):
 def text_from(file: TextFile, start: int) -> Iterator[BinaryIO]:
     """Open the text of a file at byte `start`.
 
-    A compressed file, or one of another encoding, cannot be entered in the middle: it is read up to there.
-    It stays open on this thread for the next part of it, if there is one, up to which less is left to read.
+    A compressed file, or one of another encoding, cannot be entered in the middle: it is read up to there,
+    from the end of the part before if that is still open.
     """
     if is_seekable(file):
         with open_text(file) as whole:
             whole.seek(start)
             yield whole
         return
-    stream = _taken(file, start)
-    try:
+    identity = (file.path, file.dialect, status_of(file.path))
+    with kept_open(identity, start, lambda: _Forward(file)) as stream:
         stream.go_to(start)
         yield cast(BinaryIO, stream)
-        if not stream.at_end():
-            _keep(stream)
-    finally:  # after an error nothing stays open
-        if getattr(_here, "stream", None) is not stream:
-            stream.close()
-
-
-def _taken(file: TextFile, start: int) -> _Forward:
-    """Return the stream that this thread kept, if it leads to a byte of a file, or another."""
-    kept: _Forward | None = getattr(_here, "stream", None)
-    _here.stream = None
-    if kept is not None:
-        if kept.of == _identity(file) and kept.position <= start:
-            return kept
-        kept.close()
-    return _Forward(file)
-
-
-def _identity(file: TextFile) -> tuple[object, ...]:
-    # with the time of its last change: threads of workers live on after a run, and the file may be another
-    return file.path, file.dialect, status_of(file.path)
-
-
-def _keep(stream: _Forward) -> None:
-    other: _Forward | None = getattr(_here, "stream", None)
-    if other is not None:
-        other.close()
-    _here.stream = stream

@@ -168,14 +168,14 @@ class GradientSums(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """A penalty: its code in `bigmc.kernels.linear.penalties`, and the share of the l1 norm."""
+    """A penalty: its code in `penalties.formulas`, and the share of the l1 norm."""
 
     code: int
     ratio: float
 
 
 class Pair(NamedTuple):
-    """What is minimised: the loss, one of `bigmc.kernels.linear.losses`, and the penalty."""
+    """What is minimised: the loss, one of `losses`, and the penalty."""
 
     loss: Any
     penalty: Norm

@@ -108,12 +108,10 @@ def lower_bound(
 
     Parameters
     ----------
-    minimised : Minimised
     precision : numpy.dtype
         Of the scores.
     margins : Margins
         At the present scores; those of pairs where there are factors.
-    gradients : Gradients
     entropy : callable
         Returns the entropy of the dual point at a scale, for the log loss: `Entropies`, or
         `bigmc.solvers.sparse.problem.Problem.entropy` with the factors.

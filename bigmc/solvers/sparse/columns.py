@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.kernels.csc import gather_columns
 from bigmc.kernels.linear import arguments
-from bigmc.kernels.linear.columns import gather_columns
 from bigmc.store.block import Block, Residency, read_block, stream_blocks
 from bigmc.store.dataset import Dataset
 
@@ -112,7 +112,6 @@ class BlockSource:
 
     Parameters
     ----------
-    dataset : Dataset
     ranges : sequence of (lo, hi)
         Features of each block.
     residency : Residency

@@ -31,7 +31,6 @@ def most_wanted(ranks: Callable[[], NDArray[Any]], n: int) -> NDArray[np.int64]:
     ----------
     ranks : callable
         Makes a rank for each feature, as a new array.
-    n : int
     """
     put_in_order = ranks()
     n = min(n, int(np.count_nonzero(put_in_order >= 0)))

@@ -36,8 +36,6 @@ def train_in_memory(run: SparseRun, plan: SolverPlan, start: State | None, saved
 
     Parameters
     ----------
-    run : SparseRun
-    plan : SolverPlan
     start : State or None
         Weights to start from; by default `first_weights`.
     saved : Packed or None
@@ -96,7 +94,7 @@ def start_on_sample(smaller: SparseRun, run: SparseRun, first: State | None = No
     trained = train_in_memory(smaller, plan, first, None).state
     coef = trained.coef.rows[:, : sample.dataset.n_classes]
     start = Start(trained.coef.features, coef, trained.intercept)
-    state = State.at(start, run.task.width, run.task.alpha)
+    state = State.at(start, run.task.width)
     state.n_iter, state.nnz_read = trained.n_iter, run.task.dataset.nnz
     state.norms = trained.norms
     return state
@@ -135,7 +133,7 @@ def _start_by_dense_descent(run: SparseRun, plan: SolverPlan) -> State | None:
     if dense_descent.memory(task, run.context.local_engine.n_threads) > plan.memory.free:
         return None
     start = dense_descent.start_by_descent(run, _DENSE_SHARE * run.limits.tol)
-    return None if start is None else State.at(start, task.width, task.alpha)
+    return None if start is None else State.at(start, task.width)
 
 
 def _start_by_duals(run: SparseRun) -> State:
@@ -146,6 +144,6 @@ def _start_by_duals(run: SparseRun) -> State:
     )
     tol = max(_DUAL_SHARE * run.limits.tol, _DUAL_TOL)
     duals.descend(task.objective.ridge, tol, _DUAL_EPOCHS, context.ends)
-    state = State.at(duals.start(), task.width, task.alpha)
+    state = State.at(duals.start(), task.width)
     state.lower, state.nnz_read = duals.lower_bound(task.objective.ridge), task.dataset.nnz
     return state

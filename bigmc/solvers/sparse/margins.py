@@ -30,7 +30,6 @@ class Margins(ABC):
 
     Attributes
     ----------
-    loss : Loss
     stacked : float64 array
         All sums in one array.
     """

@@ -29,11 +29,8 @@ def measures_of(
 
     Parameters
     ----------
-    objective : Objective
     alpha : float
         Weight of the penalty.
-    n_classes : int
-    coef : Coefficients
     gradient : float array of shape (n_features, width)
         In the order of the groups.
     groups : iterable of int64 arrays

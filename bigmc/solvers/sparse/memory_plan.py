@@ -70,7 +70,6 @@ class Size:
 
     Attributes
     ----------
-    n_samples, n_features, n_classes, nnz, n_shards : int
     width : int
         Padded number of classes of a row of scores.
     itemsize : int
@@ -125,7 +124,6 @@ def plan_memory(limit: int, size: Size) -> SolverPlan:
     ----------
     limit : int
         Bytes.
-    size : Size
 
     Raises
     ------
@@ -204,7 +202,6 @@ def plan_sample(limit: int, n_workers: int, n_used: int, shard_rows: int, size: 
         Features that occur.
     shard_rows : int
         Rows of the largest shard.
-    size : Size
     """
     workspace = WORKSPACE if size.nnz > 1 << 20 else 0
     block_bytes = shard_rows * size.entry_bytes + 16  # the longest column

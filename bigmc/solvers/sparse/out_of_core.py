@@ -19,8 +19,8 @@ from bigmc.objectives import GROUP_LASSO
 from bigmc.solvers.loop import Packed
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
+from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import BlockSource
 from bigmc.solvers.sparse.in_memory import first_weights, on_sample, start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_memory, plan_sample
@@ -28,6 +28,7 @@ from bigmc.solvers.sparse.ridge.block_plan import plan_blocks
 from bigmc.solvers.sparse.ridge.mixed_blocks import mixed
 from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks, is_unfinished
 from bigmc.solvers.sparse.run import VISITS_PER_PASS, SparseRun, Task, Trained
+from bigmc.solvers.sparse.sampled.state import SampledState
 from bigmc.solvers.sparse.sampled.subsampled_newton import SubsampledNewton
 from bigmc.solvers.sparse.state import Start, State
 from bigmc.store.block import Residency
@@ -55,7 +56,6 @@ def chunk_plan(run: SparseRun, chunk_bytes: int | None) -> ChunkPlan:
 
     Parameters
     ----------
-    run : SparseRun
     chunk_bytes : int or None
         Most bytes of a chunk; by default what the limit allows.
 
@@ -92,7 +92,6 @@ def train_out_of_core(
 
     Parameters
     ----------
-    run : SparseRun
     chunks : ChunkPlan or None
         None where memory is enough for dual coordinates alone.
     start : Start or None
@@ -106,21 +105,11 @@ def train_out_of_core(
     if descended is not None and (chunks is None or not _goes_on(run, descended)):
         return descended
     assert chunks is not None
-    state = descended.state if descended else State.unpack(saved, task.width) if saved else None
-    if state is None or state.corrected:
-        sampled = _plan_sample(run)
-        sample = run.draw(sampled.share, run.context.engine) if sampled else None
-        if state is None and start is not None:
-            state = State.at(start, task.width, task.alpha)
-        elif state is None and sampled and sample:
-            state, sample = _start(run, sampled, sample)
-        elif state and sampled and sample:
-            sample = _cut(on_sample(run, sample, sampled.memory_limit, _SAMPLE_TOL), state.sample_rows)
-        if saved is None and state and sample:
-            state.corrected = _corrects(run, chunks, sample, state)
-        if sampled and sample and state and state.corrected:
-            return _correct(run, sampled, sample, state)
-    return _by_chunks(run, chunks, state)
+    if descended is not None:
+        return _by_chunks(run, chunks, descended.state)
+    if saved is not None and not saved.meta["corrected"]:
+        return _by_chunks(run, chunks, ChunkState.unpack(saved, task.width))
+    return _by_sample(run, chunks, start, saved)
 
 
 def largest_norm(run: SparseRun, chunks: ChunkPlan) -> float:
@@ -135,6 +124,24 @@ def _by_row_blocks(run: SparseRun, start: Start | None, saved: Packed | None) ->
         return None
     plan = plan_blocks(run)
     return None if plan is None else descend_blocks(run, mixed(plan, run.task.dataset), saved)
+
+
+def _by_sample(run: SparseRun, chunks: ChunkPlan, start: Start | None, saved: Packed | None) -> Trained:
+    """Train on a sample corrected by passes, or on chunks if that is not worth it."""
+    sampled, state = _plan_sample(run), None
+    sample = run.draw(sampled.share, run.context.engine) if sampled else None
+    if saved is not None:
+        state = SampledState.unpack(saved, run.task.width)
+    elif start is not None:
+        state = SampledState.at(start, run.task.width)
+    if sampled and sample:
+        if saved is not None and state:
+            sample = _cut(on_sample(run, sample, sampled.memory_limit, _SAMPLE_TOL), state.sample_rows)
+        elif state is None:
+            state, sample = _start(run, sampled, sample)
+        if state and (saved is not None or _corrects(run, chunks, sample, state)):
+            return _correct(run, sampled, sample, state)
+    return _by_chunks(run, chunks, state)
 
 
 def _goes_on(run: SparseRun, trained: Trained) -> bool:
@@ -160,7 +167,7 @@ def _plan_sample(run: SparseRun) -> SamplePlan | None:
     return plan if once or (large and run.task.objective.penalty == GROUP_LASSO) else None
 
 
-def _start(run: SparseRun, plan: SamplePlan, sample: Task) -> tuple[State | None, Task]:
+def _start(run: SparseRun, plan: SamplePlan, sample: Task) -> tuple[SampledState | None, Task]:
     """Return the weights of a sample, None if it does not fit, and what of it is worth training on."""
     rows = 0
     with suppress(MemoryLimitError):
@@ -169,7 +176,7 @@ def _start(run: SparseRun, plan: SamplePlan, sample: Task) -> tuple[State | None
         if first is not None and _ENOUGH_ROWS * len(first.coef.features) < sample.dataset.n_samples:
             rows = _ENOUGH_ROWS * len(first.coef.features)
             sample = _cut(smaller, rows)
-        state = start_on_sample(replace(smaller, task=sample), run, first)
+        state = SampledState.of(start_on_sample(replace(smaller, task=sample), run, first))
         state.sample_rows = rows
         return state, sample
     return None, sample
@@ -207,15 +214,16 @@ def _by_chunks(run: SparseRun, plan: ChunkPlan, state: State | None) -> Trained:
     """Train on chunks of the samples in turn, by threads of this process."""
     task, rounds = run.task, ChunkRounds(_chunk_task(run), plan)
     if state is None:
-        state = State(Coefficients.zeros(task.width), np.zeros(task.dataset.n_classes))
-    if not state.chunked:
-        state.chunked, state.damping = True, 0.0
+        state = ChunkState.zeros(task.width, task.dataset.n_classes)
+    elif not isinstance(state, ChunkState):
+        state = ChunkState.of(state)
+        state.damping = 0.0
         state.bytes_read = state.nnz_read * task.dataset.entry_bytes
     certificate = rounds.run(state, run.limits.max_passes, run.fingerprint)
     return Trained(rounds.state, certificate, task.dataset.column_scale())
 
 
-def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: State) -> Trained:
+def _correct(run: SparseRun, plan: SamplePlan, sample: Task, state: SampledState) -> Trained:
     """Train on a sample, corrected by passes over all samples."""
     task, problem = run.task, run.scores(sample, run.score_dtype)
     source = BlockSource(sample.dataset, [(0, sample.dataset.n_features)], Residency.MEMORY)

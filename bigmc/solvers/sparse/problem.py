@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, for_each
 from bigmc.errors import DataError
-from bigmc.kernels.linear import log_rows
 from bigmc.kernels.linear.arguments import Rows, Samples
 from bigmc.kernels.linear.losses.sums import entropy
-from bigmc.kernels.linear.scores import add_columns, fill_scores, shift_scores
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
+from bigmc.kernels.linear.rows import log_rows
+from bigmc.kernels.linear.scoring.score_matrix import add_columns, fill_scores, shift_scores
 from bigmc.objectives import Objective
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.columns import Columns
@@ -66,13 +66,9 @@ class Problem:
 
     Parameters
     ----------
-    dataset : SampleTable
-    objective : Objective
-    alpha : float
     sample_weight : float64 array of shape (n_samples,) or None
     dtype : numpy.dtype
         Of the scores.
-    engine : Engine
 
     Attributes
     ----------
@@ -178,7 +174,6 @@ class Problem:
 
         Parameters
         ----------
-        coef : Coefficients
         intercept : float64 array of shape (n_classes,)
         holding : iterable of Columns
             All features with weights, in increasing order; others are passed over.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import BigmcError, DataError
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
 from bigmc.objectives import PENALTIES, Objective
 from bigmc.objectives.losses import LogLoss, MultitaskSquaredHinge
 from bigmc.solvers.certificate import Certificate
@@ -40,9 +40,7 @@ class Task:
 
     Attributes
     ----------
-    dataset : Dataset
     sample_weight : float64 array of shape (n_samples,) or None
-    objective : Objective
     alpha : float
         Weight of the penalty.
     """
@@ -96,8 +94,6 @@ class SparseRun:
         Labelled samples of at least two classes; with a ridge `Task.alpha` may be 0.
     limits : Limits
         Of the relative gap between objective and lower bound, passes, and memory.
-    descent : Descent
-    context : RunContext
     factorises : bool, optional
         Start from the weights of `ridge.dense_descent` where columns are dense and classes many.
 

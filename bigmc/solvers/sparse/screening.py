@@ -127,7 +127,6 @@ class Screening:
         ----------
         weighted : int64 array
             Features with weights, which stay until they have none.
-        alpha : float
         conversion : float
             Most that the dual norm is in units of the Euclidean norm.
         scale : float

@@ -18,7 +18,6 @@ from bigmc.budget import MemoryLimitError, plan_within
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.loop import Limits, load
 from bigmc.solvers.sparse.chunks.plan import plan_chunks
-from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.in_memory import train_in_memory
 from bigmc.solvers.sparse.memory_plan import SolverPlan, plan_memory
 from bigmc.solvers.sparse.run import SparseRun
@@ -40,8 +39,6 @@ class Solution:
     coef : float array of shape (n_nonzero, n_classes)
         Of single precision where double precision does not fit into memory.
     intercept : float64 array of shape (n_classes,)
-    objective : float
-    certificate : Certificate
     n_iter : int
         Sweeps.
     n_passes : float
@@ -89,7 +86,6 @@ def solve(run: SparseRun, start: Start | None = None, chunk_bytes: int | None = 
 
     Parameters
     ----------
-    run : SparseRun
     start : Start, optional
         Weights to start from; by default none.
     chunk_bytes : int, optional
@@ -141,7 +137,7 @@ def _solve(run: SparseRun, plan: SolverPlan | None, start: Start | None, chunk_b
     """Train in memory by a plan, or out of core if there is none."""
     if plan:
         saved = load(run.context, run.fingerprint)
-        first = None if start is None else State.at(start, run.task.width, run.task.alpha)
+        first = None if start is None else State.at(start, run.task.width)
         state, certificate, column_scale = train_in_memory(run, plan, first, saved)
     else:
         from bigmc.solvers.sparse.out_of_core import plan_out_of_core, train_out_of_core  # which take .03 s
@@ -200,7 +196,7 @@ def largest_alpha(run: SparseRun) -> float:
 
         return largest_norm(run, chunk_plan(run, None))
     task = run.task
-    nothing = State(Coefficients.zeros(task.width), np.zeros(task.dataset.n_classes), top=task.alpha)
+    nothing = State.zeros(task.width, task.dataset.n_classes)
     return train_in_memory(run, plan, nothing, None).state.history[0]["largest_norm"]
 
 

@@ -17,7 +17,6 @@ class WeightedColumns(NamedTuple):
 
     Attributes
     ----------
-    columns : Columns
     places : int64 array of shape (n_some,)
         Of these among the columns.
     rows : float64 array of shape (n_some, width)

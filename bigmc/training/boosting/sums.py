@@ -58,9 +58,6 @@ def add_up(search: Search, linear: Trial, boosting: Boosting, file: Path) -> Sum
 
     Parameters
     ----------
-    search : Search
-    linear : Trial
-    boosting : Boosting
     file : Path
         File for the result.
     """

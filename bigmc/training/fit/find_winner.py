@@ -30,12 +30,10 @@ class FoundWinner(NamedTuple):
     ----------
     searched : SearchResult
         The trials of linear models.
-    winner : Winner
     rivals : mapping of str to float
         Quality of each kind of learner; empty without boosting.
     lacked_time : bool
         Whether more time might have found a better one.
-    notes : list of str
     """
 
     searched: SearchResult

@@ -47,12 +47,7 @@ _WRITTEN = (LOCK, "*.json", "*.model", "*.wip")
 
 
 class Fit:
-    """One run of `bigmc fit` on a dataset.
-
-    Parameters
-    ----------
-    request : FitRequest
-    """
+    """One run of `bigmc fit` on a dataset."""
 
     def __init__(self, request: FitRequest) -> None:
         self._request, self._folder = request, request.folder

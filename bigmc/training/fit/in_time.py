@@ -38,8 +38,6 @@ def train_in_time(
 
     Parameters
     ----------
-    winner : Winner
-    samples : Dataset
     resources : Resources
         At its end training stops with the best model so far. A training on few rows takes no longer than
         trials of the search did, and is not stopped; one on all rows, if these are few, has `FEWEST_SECONDS`:

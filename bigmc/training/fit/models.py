@@ -67,10 +67,6 @@ class Deadlines:
 class FitModels:
     """Trains the models of a fit, or loads those that a killed run finished.
 
-    Parameters
-    ----------
-    request : FitRequest
-
     Attributes
     ----------
     duals_of_search : Duals or None

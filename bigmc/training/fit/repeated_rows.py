@@ -18,7 +18,6 @@ def repeated_rows(train: Dataset, test: Dataset | None, memory: int) -> list[str
 
     Parameters
     ----------
-    train, test : Dataset
     memory : int
         Bytes of the limit, of which a quarter may be taken.
     """

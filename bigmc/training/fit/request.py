@@ -44,10 +44,6 @@ class FitRequest:
         On disk.
     target : Path
         The model to write.
-    splits : Splits
-    limits : Limits
-    engine : Engine
-    progress : callable
     if_exists : IfExists
         What to do with another file at the target, and with another fit.
     """

@@ -18,15 +18,12 @@ def result_of(
 
     Parameters
     ----------
-    model : Model
     target : Path
         Where it is saved.
-    winner : Winner
     found : FoundWinner
         By the search.
     measured : Measured
         On the test rows.
-    notes : list of str
     """
     searched = found.searched
     return {
@@ -65,8 +62,6 @@ def notes_on(model: Model, winner: Winner, n_rows: int | None) -> list[str]:
 
     Parameters
     ----------
-    model : Model
-    winner : Winner
     n_rows : int or None
         Rows that the training had time for; None if it learned from all.
     """

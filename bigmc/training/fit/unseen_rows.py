@@ -47,11 +47,8 @@ class UnseenRows:
 
     Parameters
     ----------
-    test : Dataset
     thresholds : Thresholds
         Kind of thresholds of models of label sets.
-    limits : Limits
-    resources : Resources
     n_unsearched : int
         Training rows that the search did not see.
 

@@ -85,7 +85,6 @@ def check_ridge_memory(samples: Dataset, limits: Limits) -> None:
     ----------
     samples : Dataset
         All training samples.
-    limits : Limits
     """
     in_memory = Ridges.memory(samples)
     if in_memory <= limits.memory:

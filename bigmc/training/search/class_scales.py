@@ -85,7 +85,6 @@ def fit_class_scales(
         Scores of rows that training did not see.
     codes : integer array of shape (n_rows,)
         Their classes.
-    shrinkage : float, optional
     """
     temperature = fit_temperature(scores, codes).scale
     problem = _Problem.of(temperature * scores, codes, shrinkage)

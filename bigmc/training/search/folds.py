@@ -27,7 +27,6 @@ class Fold(NamedTuple):
     places : int64 array
     learns, weights : float64 arrays of shape (n_samples,)
         0 for these rows; else 1, or the weight of the sample.
-    ridges : Ridges
     """
 
     places: NDArray[np.int64]

@@ -39,7 +39,6 @@ def choose_threshold(
 
     Parameters
     ----------
-    thresholds : Thresholds
     scores : float64 array of shape (n_rows, n_classes)
         Scores of rows that training did not see.
     is_label : bool array of shape (n_rows, n_classes)

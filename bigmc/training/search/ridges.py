@@ -34,7 +34,6 @@ class Ridges:
         In memory.
     weights : float64 array of shape (n_samples,)
         0 for the rows held out.
-    engine : Engine
     """
 
     def __init__(self, samples: Dataset, weights: NDArray[np.float64], engine: Engine) -> None:

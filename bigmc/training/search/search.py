@@ -72,11 +72,8 @@ class Search:
     ----------
     dataset : Dataset
         The training rows.
-    engine : Engine
-    limits : Limits
     folder : Path, optional
         Folder for finished trials; by default none.
-    progress : callable
     thresholds : Thresholds, optional
         Kind of thresholds of models of label sets.
 

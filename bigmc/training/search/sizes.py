@@ -122,7 +122,6 @@ def size_curve(
         A candidate with a ridge only.
     most : int or None
         Maximum number of features: larger numbers are skipped, and this one is tried.
-    engine : Engine
     ends : float, optional
         Time of `time.monotonic` after which no number is tried but `most`, and a training ends.
     """
@@ -228,7 +227,6 @@ def train_with_size(
         All rows; they must fit into memory (`DualDescent.memory`).
     winner : Winner
         A candidate with a ridge only, the share of the occurring features to keep, and their maximum.
-    engine : Engine
     start : Duals, optional
         Of a similar model.
     ends : float, optional

@@ -64,7 +64,6 @@ class Candidate:
     ----------
     weighting : str or None
         One of `WEIGHTINGS` or `TABLE_WEIGHTINGS`; None for that of the dataset.
-    loss : str
     ridge : float
         Ridge times the number of rows, like 1 / C of scikit-learn.
     alpha : float
@@ -144,12 +143,10 @@ class Trial:
 
     Attributes
     ----------
-    candidate : Candidate
     quality : float
         Accuracy, or F1 for label sets.
     log_loss : float
         After calibration on the same rows.
-    calibration : Calibration
     n_features : int
         Features with weight.
     threshold : Threshold or None
@@ -220,7 +217,6 @@ class Size:
 
     Attributes
     ----------
-    n_features : int
     share : float
         Share of the features that occur in the rows of the search.
     quality, log_loss, calibration, threshold
@@ -273,7 +269,6 @@ class SearchResult(NamedTuple):
     ----------
     trials : tuple of Trial
         In the order they were made.
-    best : Trial
     n_rows, n_held_out : int
         Rows of the sample, and held-out rows among them.
     ended : str
@@ -300,7 +295,6 @@ class Verdict(NamedTuple):
         Accuracy, or F1 for label sets.
     log_loss : float
         After calibration on the same rows.
-    calibration : Calibration
     threshold : Threshold or None
         For label sets: the score above which a class is a label, with the best quality.
     """

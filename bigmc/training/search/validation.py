@@ -60,8 +60,6 @@ class Validation:
     ----------
     dataset : Dataset
         The training rows.
-    engine : Engine
-    limits : Limits
     thresholds : Thresholds, optional
         Kind of thresholds of models of label sets.
 
@@ -267,7 +265,6 @@ class Validation:
 
         Parameters
         ----------
-        options : LearnerOptions
         candidate : Candidate
             Candidate to record the trials as.
         versions : callable

@@ -20,10 +20,8 @@ class Winner:
 
     Attributes
     ----------
-    kind : str
     candidate : Candidate or None
         Settings of a linear model; None for boosting.
-    calibration : Calibration
     threshold : Threshold or None
         For label sets: the score above which a class is a label.
     boosting : BoostOptions or None

@@ -13,8 +13,8 @@ import numpy as np
 
 from bigmc.kernels.decorators import inner_kernel
 from bigmc.kernels.linear.losses.squared_hinge import SquaredHinge
-from bigmc.kernels.linear.products import EVERY_GROUP, groups_of
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.parallel.products import EVERY_GROUP, groups_of
+from bigmc.kernels.linear.parallel.simd import LANES
 
 _EIGHT = np.uint64(LANES)
 

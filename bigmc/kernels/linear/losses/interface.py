@@ -4,9 +4,6 @@
 A function of this module, called in a kernel with a loss as its first argument, becomes the method of the
 same name of the loss's class. Residuals are half derivatives, so that ``2 / n`` is the factor of all
 gradients. The labels of a sample are a row of codes, increasing, -1 after the last.
-
-numba compiles the methods into the kernels that call them and caches the result under the kernel's file:
-after a change to a loss, touch those files too (an installation writes all of them anew).
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.products import groups_of
+from bigmc.kernels.linear.parallel.products import groups_of
 
 
 class RowWork(NamedTuple):
@@ -112,12 +109,12 @@ def add_curvature(loss, scores, i, labels, factors, wide):
 
 @_by_loss
 def add_class_sums(loss, scores, i, labels, weight, work, sums):
-    """Add a sample to the sums by own and other class, see `bigmc.kernels.linear.losses.sums.class_sums`."""
+    """Add a sample to the sums by own and other class, see `losses.sums.class_sums`."""
 
 
 @_by_loss
 def add_class_totals(loss, scores, i, labels, weight, work, totals):
-    """Add a sample to the sums by class, see `bigmc.kernels.linear.losses.sums.class_totals`."""
+    """Add a sample to the sums by class, see `losses.sums.class_totals`."""
 
 
 @_by_loss

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigmc.kernels.linear.exponentials import LARGEST_FALL, lanes_dot, lanes_growth, lanes_hessian
 from bigmc.kernels.linear.losses.interface import LossKernels, residuals
 from bigmc.kernels.linear.losses.samples import pair_loss, pair_odds, sample_odds
-from bigmc.kernels.linear.products import EVERY_GROUP, groups_of
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.parallel.exponentials import LARGEST_FALL, lanes_dot, lanes_growth, lanes_hessian
+from bigmc.kernels.linear.parallel.products import EVERY_GROUP, groups_of
+from bigmc.kernels.linear.parallel.simd import LANES
 
 _EIGHT = np.uint64(LANES)
 

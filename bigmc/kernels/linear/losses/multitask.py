@@ -13,8 +13,8 @@ import numpy as np
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.linear.losses.interface import LossKernels, residuals
 from bigmc.kernels.linear.losses.samples import hide_labels, squares_change
-from bigmc.kernels.linear.products import EVERY_GROUP, LAST_BIT, groups_of
-from bigmc.kernels.linear.simd import (
+from bigmc.kernels.linear.parallel.products import EVERY_GROUP, LAST_BIT, groups_of
+from bigmc.kernels.linear.parallel.simd import (
     LANES,
     lanes_active,
     lanes_change,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.decorators import inner_kernel
-from bigmc.kernels.linear.exponentials import lanes_exp, lanes_largest
+from bigmc.kernels.linear.parallel.exponentials import lanes_exp, lanes_largest
 
 _EIGHT = np.uint64(8)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.solvers.sparse.chunks import damping
-from bigmc.solvers.sparse.chunks.candidate_columns import joined
 from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.interpolation import best_share, between
+from bigmc.solvers.sparse.chunks.state import ChunkState, joined
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.state import Evaluated
 
 #: An objective is larger only if by more than rounding, in units of the scores' precision.
 _ROUNDING = 4.0
 
 
-def accept(task: ChunkTask, state: State, kind: RoundKind, reached: Evaluated | None) -> bool:
+def accept(task: ChunkTask, state: ChunkState, kind: RoundKind, reached: Evaluated | None) -> bool:
     """Accept weights whose objective is no larger.
 
     The damping of all features changes with it where theirs alone do not tell: where steps follow single
@@ -36,7 +36,7 @@ def accept(task: ChunkTask, state: State, kind: RoundKind, reached: Evaluated | 
     return True
 
 
-def accept_or_retreat(task: ChunkTask, state: State, reached: Evaluated) -> bool:
+def accept_or_retreat(task: ChunkTask, state: ChunkState, reached: Evaluated) -> bool:
     """Accept the trial of sweeps, or let the next be the best weights on the way to it, if there are any."""
     anchor, gain, retreated = state.anchor, state.gain, not state.past
     assert anchor is not None

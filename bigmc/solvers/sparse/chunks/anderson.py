@@ -21,9 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.solvers.sparse.chunks.state import ChunkState, PastRound
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients, slabs_of_weights
-from bigmc.solvers.sparse.state import PastRound, State
 from bigmc.solvers.sparse.steps.chunk_parts import is_frequent
 
 #: Rounds before the last that take part. On 26 M entries of 24 classes in nine chunks the objective was
@@ -41,7 +41,7 @@ _FEW_NEW = 0.1
 
 def take_next(
     task: ChunkTask,
-    state: State,
+    state: ChunkState,
     candidates: NDArray[np.int64],
     start: Coefficients,
     end: tuple[Coefficients, NDArray[np.float64]],
@@ -51,7 +51,7 @@ def take_next(
     Parameters
     ----------
     task : ChunkTask
-    state : State
+    state : ChunkState
     candidates : int64 array of shape (n_candidates,)
         Features of its anchor, in any order.
     start : Coefficients
@@ -71,7 +71,7 @@ def take_next(
     state.past = rounds[-MOST_PAST:]
 
 
-def past_rounds(state: State, n_new: int) -> list[PastRound]:
+def past_rounds(state: ChunkState, n_new: int) -> list[PastRound]:
     """Return the past rounds of a state that still count where some of its candidates are new."""
     n_candidates = sum(len(layer) for layer in state.layers)
     return state.past if n_new <= _FEW_NEW * n_candidates else []

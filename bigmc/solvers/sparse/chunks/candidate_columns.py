@@ -17,12 +17,13 @@ from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.evaluation import dual_norms, evaluate_by_columns
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
+from bigmc.solvers.sparse.chunks.state import ChunkState, joined
 from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, evaluate_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.feature_sets import most_wanted, union
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms, RowsOf
 from bigmc.solvers.sparse.scratch.spill import Spill
-from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.state import Evaluated
 
 #: Features are candidates whose gradient is above this share of alpha, or that have weights.
 _CANDIDATE = 0.6
@@ -88,16 +89,16 @@ class CandidateColumns:
             self._spill.close()
             self._spill = None
 
-    def complete(self, state: State) -> bool:
+    def complete(self, state: ChunkState) -> bool:
         """Return whether all features that occur are candidates of sweeps: passes need no shards then."""
         everything = np.count_nonzero(self._used[joined(state)]) == np.count_nonzero(self._used)
         return everything and not self.by_rows(state)
 
-    def by_rows(self, state: State) -> bool:
+    def by_rows(self, state: ChunkState) -> bool:
         """Return whether rounds take stochastic steps (`bigmc.solvers.sparse.chunks.stochastic_rounds`)."""
         return self._plan.goes_by_rows(sum(map(len, state.layers)))
 
-    def round_kind(self, state: State) -> RoundKind:
+    def round_kind(self, state: ChunkState) -> RoundKind:
         """Return what rounds do."""
         return RoundKind.STOCHASTIC if self.by_rows(state) else RoundKind.SWEEPS
 
@@ -119,12 +120,12 @@ class CandidateColumns:
         except DataError:
             return None
 
-    def choose(self, state: State, features: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def choose(self, state: ChunkState, features: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return the layers wanted: those there are, and what is new, if all that fits.
 
         Parameters
         ----------
-        state : State
+        state : ChunkState
             With norms of the gradients, or estimates of them.
         features : int64 array of shape (n_known,)
             To choose from, in increasing order.
@@ -148,7 +149,7 @@ class CandidateColumns:
             return [candidates]
         return [*state.layers, new] if len(new) else state.layers
 
-    def further(self, state: State) -> Further:
+    def further(self, state: ChunkState) -> Further:
         """Return candidates that a pass is to add, or what names them by some of its shards, if it may.
 
         Weights move little after the first pass, and its norms are better than an estimate.
@@ -159,13 +160,13 @@ class CandidateColumns:
             return self.likely(state, state.norms)
         return partial(self.likely, state)
 
-    def _extensible(self, state: State) -> bool:
+    def _extensible(self, state: ChunkState) -> bool:
         """Return whether a pass may write a further layer."""
         if self._spill is None or not 0 < len(state.layers) < _MOST_LAYERS or self.by_rows(state):
             return False
         return self._plan.writer_bytes(*self._spill.size) > 0
 
-    def likely(self, state: State, norms: NDArray[np.float32]) -> NDArray[np.int64]:
+    def likely(self, state: ChunkState, norms: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return further candidates, increasing, by the norms of all gradients or estimates of them.
 
         Those with the largest gradients come first, as many as there is memory for.
@@ -186,14 +187,14 @@ class CandidateColumns:
         in_chunks = n_features <= plan.most_candidates and plan.n_chunks(nnz, n_features) <= spill.n_chunks
         return in_chunks and plan.holds(spill.held_bytes, n_features, spill.n_chunks)
 
-    def rereading(self, state: State) -> Rereading:
+    def rereading(self, state: ChunkState) -> Rereading:
         """Return which columns a pass reads once more: with many candidates more of them are to be found."""
         if self.by_rows(state):
             return Rereading.ALL_IN_DOUBT
         # at first it is not known what has weights
         return Rereading.DECISIVE if state.history else Rereading.NONE
 
-    def worth_keeping(self, state: State) -> NDArray[np.int64] | None:
+    def worth_keeping(self, state: ChunkState) -> NDArray[np.int64] | None:
         """Return the candidates that the columns should be written anew for, or None if that does not pay.
 
         Once rounds have begun many of the first ones are of no use. Without them more of the others, or all,
@@ -220,25 +221,27 @@ class CandidateColumns:
             cost += _PASSES * max(0, self._task.dataset.decoded_bytes - in_file)
         return kept if _READINGS * (in_file - left) > cost else None
 
-    def _useful(self, state: State, features: NDArray[np.int64], norms: NDArray[Any]) -> NDArray[np.bool_]:
+    def _useful(
+        self, state: ChunkState, features: NDArray[np.int64], norms: NDArray[Any]
+    ) -> NDArray[np.bool_]:
         """Return which features have weights, or gradients of such norms that they may get some."""
         return np.asarray((state.coef.slots(features) >= 0) | (norms > _CANDIDATE * self._task.alpha))
 
-    def waiting(self, state: State) -> NDArray[np.int64]:
+    def waiting(self, state: ChunkState) -> NDArray[np.int64]:
         """Return features known to have violated in the last pass, where the next may write their columns."""
         if state.norms is None or not self._extensible(state):
             return np.empty(0, np.int64)
         least = np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
         return np.setdiff1d(state.doubted[state.norms[state.doubted] > least], joined(state))
 
-    def rare_groups(self, state: State) -> int:
+    def rare_groups(self, state: ChunkState) -> int:
         """Return how many groups of rare features to solve for: none while candidates are missing."""
         if not state.history or self.by_rows(state) or len(self.waiting(state)):
             return 0
         n_reads = _RARE_READS * self._task.dataset.decoded_bytes / max(state.round_bytes, 1)
         return max(1, min(_RARE_GROUPS, int(n_reads)))
 
-    def rare(self, state: State, solved: NDArray[np.int64]) -> RareFeatures | None:
+    def rare(self, state: ChunkState, solved: NDArray[np.int64]) -> RareFeatures | None:
         """Return what solves for features too rare for chunks, but those `solved`, if there are any."""
         spill = self.spill
         if spill.n_chunks == 1 or not state.layers or state.anchor is None:
@@ -258,7 +261,7 @@ class CandidateColumns:
             return np.flatnonzero(certified.sums.norms > np.float32(_CANDIDATE * self._task.alpha))
         return union(certified.chosen, certified.measured.doubted)
 
-    def with_doubted(self, state: State, features: NDArray[np.int64]) -> NDArray[np.int64]:
+    def with_doubted(self, state: ChunkState, features: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return these features, and others whose bounds exceed the penalty, as many as there is memory for.
 
         Those of the largest bounds come first. Most are rare features, all samples of which pull the same
@@ -276,7 +279,7 @@ class CandidateColumns:
 
         return union(features, most_wanted(ranks, n_free))
 
-    def missing(self, state: State, features: NDArray[np.int64], certified: Certified) -> bool:
+    def missing(self, state: ChunkState, features: NDArray[np.int64], certified: Certified) -> bool:
         """Return whether too many of these features violate optimality and are no candidates.
 
         The next pass may write them on its way, if they fit: they can wait where those that the last one
@@ -297,7 +300,7 @@ class CandidateColumns:
                 others = float(excess[certified.written].sum())
         return left > _CAN_WAIT * others
 
-    def known_features(self, state: State) -> NDArray[np.int64]:
+    def known_features(self, state: ChunkState) -> NDArray[np.int64]:
         """Return the features whose gradients the next pass keeps, in increasing order.
 
         First come those whose gradients may be too large, then those small in the last pass though their
@@ -305,7 +308,7 @@ class CandidateColumns:
         """
         return most_wanted(partial(self._ranks, state), self._most_gradients)
 
-    def _ranks(self, state: State) -> NDArray[np.float32]:
+    def _ranks(self, state: ChunkState) -> NDArray[np.float32]:
         """Return how much the gradients of all features are wanted, -1 of those that do not occur."""
         last = self._task.dataset.column_nnz() if state.norms is None else state.norms
         ranks = last.astype(np.float32)
@@ -314,7 +317,7 @@ class CandidateColumns:
         ranks[joined(state)] = -1.0
         return ranks
 
-    def write(self, state: State, first_rows: Callable[[], RowsOf], norms: Norms = Norms.EXACT) -> None:
+    def write(self, state: ChunkState, first_rows: Callable[[], RowsOf], norms: Norms = Norms.EXACT) -> None:
         """Bring the columns up to the layers of the state, which become one where all is written anew.
 
         Labels and scales of the samples come from what `first_rows` returns, the first time, and later from
@@ -355,7 +358,7 @@ class CandidateColumns:
         n_chunks = self._plan.n_chunks(int(more.entries * nnz), int(more.features * n_features))
         return n_chunks, self._plan.most_held(int(more.features * n_features), n_chunks)
 
-    def would_be_held(self, state: State) -> bool:
+    def would_be_held(self, state: ChunkState) -> bool:
         """Return whether all candidates have columns, which are likely to stay in memory."""
         features = joined(state)
         assert state.norms is not None
@@ -364,13 +367,13 @@ class CandidateColumns:
         nnz = int(self._entries(features).sum())
         return nnz * _COMPRESSED <= self._room(nnz, len(features), _AT_FIRST)[1]
 
-    def restore(self, state: State, rows_of: RowsOf) -> None:
+    def restore(self, state: ChunkState, rows_of: RowsOf) -> None:
         """Write the columns of an interrupted run anew."""
         self._spill = self._open(state, rows_of)
         for layer in state.layers:
             self._spill.add(layer)
 
-    def _open(self, state: State, rows_of: RowsOf) -> Spill:
+    def _open(self, state: ChunkState, rows_of: RowsOf) -> Spill:
         task = self._task
         return Spill(
             task.dataset,
@@ -393,8 +396,3 @@ class CandidateColumns:
     def _most_gradients(self) -> int:
         size = self._spill.size if self._spill is not None else (0, 0)
         return self._plan.most_gradients(self._plan.beside_workers(*size))
-
-
-def joined(state: State) -> NDArray[np.int64]:
-    """Return the features of all layers, layer by layer."""
-    return np.concatenate([np.empty(0, np.int64), *state.layers])

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import slabs_of_weights
-from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.state import Evaluated
 from bigmc.solvers.sparse.steps.chunk_parts import is_frequent
 
 #: The first damping of sweeps for every chunk and at least.
@@ -45,7 +46,7 @@ class RoundKind(Enum):
 _RANGE = {RoundKind.SWEEPS: (0.005, 30.0), RoundKind.STOCHASTIC: (0.1, 30.0)}
 
 
-def begin(state: State, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
+def begin(state: ChunkState, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
     """Set the damping of the first round over so many chunks, or along so many samples."""
     if kind is RoundKind.SWEEPS:
         state.damping = max(_LEAST_OF_SWEEPS, _SWEEPS * n_chunks)
@@ -54,7 +55,7 @@ def begin(state: State, kind: RoundKind, n_chunks: int, n_samples: int) -> None:
     state.least_damping = _LEAST
 
 
-def lower(state: State, kind: RoundKind, gain: float) -> None:
+def lower(state: ChunkState, kind: RoundKind, gain: float) -> None:
     """Set the damping of all features after a round that gained this share; the state has the gain before."""
     steady = state.gain > 1.0 or gain >= _FAIR * state.gain  # there was none before, or noise takes little
     if kind is RoundKind.SWEEPS or steady:
@@ -66,7 +67,7 @@ def lower(state: State, kind: RoundKind, gain: float) -> None:
     state.damping = max(state.least_damping, factor * state.damping)
 
 
-def grow(state: State, kind: RoundKind) -> None:
+def grow(state: ChunkState, kind: RoundKind) -> None:
     """Set the damping of all features after a round that led to nothing better."""
     if kind is RoundKind.STOCHASTIC:
         state.least_damping = max(state.least_damping, _ABOVE_WORSE * state.damping)
@@ -90,7 +91,7 @@ class Damped(NamedTuple):
     n_iter: int
 
 
-def of_steps(state: State, n_candidates: int) -> Damped:
+def of_steps(state: ChunkState, n_candidates: int) -> Damped:
     """Return how the steps of the next round are damped; factors of others are 1 again."""
     if len(state.own_damping) != n_candidates:
         state.own_damping = np.ones(n_candidates, np.float32)
@@ -98,7 +99,11 @@ def of_steps(state: State, n_candidates: int) -> Damped:
 
 
 def adapt(
-    task: ChunkTask, state: State, kind: RoundKind, reached: Evaluated | None, features: NDArray[np.int64]
+    task: ChunkTask,
+    state: ChunkState,
+    kind: RoundKind,
+    reached: Evaluated | None,
+    features: NDArray[np.int64],
 ) -> None:
     """Set the factor of the damping of each feature by what a round did to its weights.
 
@@ -109,7 +114,7 @@ def adapt(
     Parameters
     ----------
     task : ChunkTask
-    state : State
+    state : ChunkState
         With the weights from which the round started.
     kind : RoundKind
     reached : Evaluated or None

@@ -6,10 +6,10 @@ import numpy as np
 
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.sparse.chunks.conditions import Conditions
-from bigmc.solvers.sparse.state import State
+from bigmc.solvers.sparse.chunks.state import ChunkState
 
 
-def figures_of_round(state: State, n_passes: float) -> dict[str, float]:
+def figures_of_round(state: ChunkState, n_passes: float) -> dict[str, float]:
     """Return the figures of the best weights so far, with those of the last pass."""
     best = state.anchor
     assert best is not None
@@ -23,7 +23,7 @@ def figures_of_round(state: State, n_passes: float) -> dict[str, float]:
 
 
 def figures_of_pass(
-    state: State, measured: Conditions, n_passes: float, fit_intercept: bool
+    state: ChunkState, measured: Conditions, n_passes: float, fit_intercept: bool
 ) -> dict[str, float]:
     """Return the figures of a pass, for the history."""
     best, violation = state.anchor, measured.violation

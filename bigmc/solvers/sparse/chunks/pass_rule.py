@@ -6,8 +6,8 @@ import numpy as np
 
 from bigmc.solvers.sparse.chunks.damping import RoundKind
 from bigmc.solvers.sparse.chunks.evaluation import distance, relative_norms
+from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.chunks.task import ChunkTask
-from bigmc.solvers.sparse.state import State
 
 #: Rounds end when the last gained less than this share of the objective: first, every next time by this
 #: factor less, and at last in units of the tolerance.
@@ -21,7 +21,9 @@ _FOR_CANDIDATES, _VIOLATION, _GAP_FACTOR = 1, 0.5, 0.2
 _FOR_RARE, _FEW_ENTRIES, _RARE_VIOLATION = 5, 50, 0.1
 
 
-def pass_is_due(task: ChunkTask, state: State, kind: RoundKind, max_passes: float, n_waiting: int) -> bool:
+def pass_is_due(
+    task: ChunkTask, state: ChunkState, kind: RoundKind, max_passes: float, n_waiting: int
+) -> bool:
     """Return whether a pass over everything is worth more than another round.
 
     First it is for the candidates that are missing, later for the gap, which the violations make: chunks can
@@ -49,7 +51,7 @@ def pass_is_due(task: ChunkTask, state: State, kind: RoundKind, max_passes: floa
     return left.violation <= wanted * task.alpha or left.gap <= wanted * state.anchor.objective
 
 
-def _largest_of_rare(task: ChunkTask, state: State) -> float:
+def _largest_of_rare(task: ChunkTask, state: ChunkState) -> float:
     """Return the largest dual norm of the gradient of a rare candidate, in units of alpha."""
     assert state.anchor is not None
     counts = task.dataset.column_nnz(np.concatenate(state.layers))

@@ -23,7 +23,7 @@ from bigmc.solvers.loop import Fingerprint, pass_progress, save
 from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.chunks.acceptance import accept, accept_or_retreat
 from bigmc.solvers.sparse.chunks.anderson import past_rounds, take_next
-from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns, joined
+from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Further, with_gradients_of_written
 from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.chunks.corrected_loss import Weights, descend, improve, violation_to_reach
@@ -32,13 +32,13 @@ from bigmc.solvers.sparse.chunks.evaluation import Evaluation
 from bigmc.solvers.sparse.chunks.figures import figures_of_pass, figures_of_round
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.state import ChunkState, joined
 from bigmc.solvers.sparse.chunks.stochastic_read import first_weights, follow_chunks
 from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, follow_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask, ConstantScores
-from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowsOf, exact_rows, norms_take_a_pass, rough_rows
-from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.state import Evaluated
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 
 #: Newton steps of the intercept where no feature has weights, at most.
@@ -54,9 +54,9 @@ class ChunkRounds:
         self._certifier = Certifier(task, plan)
         self._max_passes, self._norms = math.inf, Norms.EXACT
         self._fingerprint: Fingerprint = {}
-        self.state = State(Coefficients.zeros(task.width), np.zeros(task.n_classes))
+        self.state = ChunkState.zeros(task.width, task.n_classes)
 
-    def run(self, state: State, max_passes: float, fingerprint: Fingerprint) -> Certificate:
+    def run(self, state: ChunkState, max_passes: float, fingerprint: Fingerprint) -> Certificate:
         """Continue from `state` until the gap or the number of passes is reached."""
         self.state, self._max_passes, self._fingerprint = state, max_passes, fingerprint
         try:

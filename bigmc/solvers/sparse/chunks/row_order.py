@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine, one_ahead
-from bigmc.kernels.linear import stochastic
-from bigmc.kernels.linear.stochastic import SparseRows
+from bigmc.kernels.linear.rows import stochastic
+from bigmc.kernels.linear.rows.stochastic import SparseRows
 from bigmc.solvers.sparse.scratch.chunk import Chunk
 
 #: Bytes of an entry in row order.

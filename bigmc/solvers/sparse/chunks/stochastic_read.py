@@ -11,12 +11,12 @@ from bigmc.progress import Progress
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
+from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.chunks.stochastic_rounds import Point
 from bigmc.solvers.sparse.chunks.stochastic_start import ShardSamples, Started, StochasticSteps, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.feature_sets import most_wanted
 from bigmc.solvers.sparse.scratch.spill import Spill
-from bigmc.solvers.sparse.state import State
 
 #: Bytes of a sample beside its entries, of a feature beside its sums, and of what is decoded at once.
 _ROW_BYTES, _FEATURE_BYTES, _DECODED = 64, 64, 3 << 20
@@ -73,7 +73,7 @@ def plan_read(task: ChunkTask, plan: ChunkPlan) -> ReadPlan | None:
     return ReadPlan(table, share, row_bytes, most_weights) if share >= _LEAST_SAMPLES else None
 
 
-def first_weights(task: ChunkTask, plan: ChunkPlan, columns: CandidateColumns, state: State) -> bool:
+def first_weights(task: ChunkTask, plan: ChunkPlan, columns: CandidateColumns, state: ChunkState) -> bool:
     """Let the weights of a state follow all samples, if that is worth a read and memory has space for it.
 
     It is not where the columns of the candidates, the layers of the state, fit into memory: then rounds over

@@ -2,8 +2,8 @@
 
 Sweeps over a chunk keep a dozen vectors for each candidate. Steps along its samples keep four, of single
 precision: the weights they start from, their gradient, what the samples add up to, and what that comes to. A
-round evaluates objective and gradient of all samples, and then goes through them with steps whose
-variance the gradient reduces, see `bigmc.kernels.linear.variance_reduced`. With ``g_ij`` the gradients of the
+round evaluates objective and gradient of all samples, and then goes through them with steps whose variance
+the gradient reduces, see `bigmc.kernels.linear.rows.variance_reduced`. With ``g_ij`` the gradients of the
 samples by the weights of feature j at the start, and d the damping, its weights are held by
 
     c_j = d (sum_i ||g_ij||²)^½ / eta_j,
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import stochastic, variance_reduced
-from bigmc.kernels.linear.stochastic import SparseRows, Strength, Sums
-from bigmc.kernels.linear.variance_reduced import Anchor, RowSums
+from bigmc.kernels.linear.rows import stochastic, variance_reduced
+from bigmc.kernels.linear.rows.stochastic import SparseRows, Strength, Sums
+from bigmc.kernels.linear.rows.variance_reduced import Anchor, RowSums
 from bigmc.progress import Progress
 from bigmc.solvers.sparse.chunks.damping import Damped
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples

@@ -1,8 +1,8 @@
 """Weights to start from: stochastic steps along the samples while the shards are read once.
 
-The steps are those of `bigmc.kernels.linear.stochastic`. They take the most frequent features that memory has
-space for, and of every shard as many samples as fit, drawn at random. Shards come in a random order, and so
-do their samples, which are put into row order some at a time.
+The steps are those of `bigmc.kernels.linear.rows.stochastic`. They take the most frequent features that
+memory has space for, and of every shard as many samples as fit, drawn at random. Shards come in a random
+order, and so do their samples, which are put into row order some at a time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import stochastic
-from bigmc.kernels.linear.simd import LANES, padded_classes
-from bigmc.kernels.linear.stochastic import Strength, Sums
+from bigmc.kernels.linear.parallel.simd import LANES, padded_classes
+from bigmc.kernels.linear.rows import stochastic
+from bigmc.kernels.linear.rows.stochastic import Strength, Sums
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, Part, RowSamples
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients, slabs_of_weights

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
 from bigmc.solvers.sparse.memory_plan import WORKSPACE
 from bigmc.solvers.sparse.ridge.block_reader import (
     PIECE_ENTRIES,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from bigmc.engine import Engine
 from bigmc.kernels.linear.arguments import Rows
-from bigmc.kernels.linear.newton import place_entries
+from bigmc.kernels.linear.rows.newton import place_entries
 from bigmc.solvers.sparse.ridge.row_order import Turned, turned_samples, weighted_rows
 from bigmc.solvers.sparse.scratch.scratch_arrays import QUICK, SMALL, ScratchArrays, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block, decoded_blocks, of_rows
@@ -30,7 +30,6 @@ class RowBlock(NamedTuple):
 
     Attributes
     ----------
-    shards : list of int
     start, stop, step : int
         The first of their samples, the one after the last, and the step from one to the next.
     """
@@ -66,10 +65,8 @@ class BlockReader:
 
     Parameters
     ----------
-    dataset : Dataset
     features : int64 array
         All features that occur, increasing.
-    engine : Engine
     constant : bool
         Whether there is a feature that is always 1.
     blocks : sequence of RowBlock

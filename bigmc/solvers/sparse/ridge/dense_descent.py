@@ -142,7 +142,6 @@ class _Problem(NamedTuple):
 
     Attributes
     ----------
-    run : SparseRun
     values : float32 array of shape (n_rows, n_features + 1)
         Of the rows that have a weight, with a constant.
     row_weights : float32 array of shape (n_rows,)

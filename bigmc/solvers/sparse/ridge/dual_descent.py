@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.engine import Engine
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
 from bigmc.solvers.sparse.ridge.duals import (
     ROWS_AT_ONCE,
     Visit,

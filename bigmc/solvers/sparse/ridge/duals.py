@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, for_each
 from bigmc.kernels.linear.arguments import Rows
-from bigmc.kernels.linear.dual_descent import add_rows, descend_duals, score_rows
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.parallel.simd import LANES
+from bigmc.kernels.linear.rows.dual_descent import add_rows, descend_duals, score_rows
 from bigmc.solvers.sparse.coefficients import slabs
 from bigmc.store.files.file_array import give_back_pages
 
@@ -69,7 +69,6 @@ def class_spans(width: int, n_threads: int) -> list[tuple[int, int]]:
     ----------
     width : int
         Padded number of classes.
-    n_threads : int
     """
     n_groups = width // LANES
     n_parts = max(-(-n_groups // _MOST_GROUPS), min(n_groups, n_threads))
@@ -78,7 +77,7 @@ def class_spans(width: int, n_threads: int) -> list[tuple[int, int]]:
 
 
 class Weighed(NamedTuple):
-    """Samples as `bigmc.kernels.linear.dual_descent.descend_duals` takes them, with its three curvatures."""
+    """Samples as `dual_descent.descend_duals` takes them, with its three curvatures."""
 
     rows: Rows
     targets: NDArray[np.int32]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
 from bigmc.solvers.sparse.ridge.block_plan import MOST_PARTS, BlockPlan, bytes_to_turn
 from bigmc.solvers.sparse.ridge.block_reader import RowBlock, entry_in_row_order
 from bigmc.store.dataset import Dataset

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.budget import give_back_free_pages
-from bigmc.kernels.linear.simd import padded_classes
+from bigmc.kernels.linear.parallel.simd import padded_classes
 from bigmc.progress import Progress
 from bigmc.solvers import loop
 from bigmc.solvers.certificate import Certificate
@@ -93,7 +93,6 @@ class RowBlockDescent:
     ----------
     run : SparseRun
         With a ridge alone.
-    plan : BlockPlan
 
     Attributes
     ----------
@@ -268,7 +267,7 @@ class RowBlockDescent:
         for some in slabs(len(used), SCORED_AT_ONCE):
             rows[some, :n_classes] = self._coef[used[some], :n_classes]
         intercept = self._coef[-1, :n_classes].astype(np.float64)
-        state = State(Coefficients(self._plan.features[used], rows), intercept, top=self._run.task.alpha)
+        state = State(Coefficients(self._plan.features[used], rows), intercept)
         state.history, state.n_iter = self._history, self._n_epochs * self._n_sweeps
         state.nnz_read, state.bytes_read = self._n_passes * self._dataset.nnz, self._bytes_read
         state.lower = self._history[-1]["lower"]

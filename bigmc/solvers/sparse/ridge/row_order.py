@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine, for_each
 from bigmc.kernels.linear.arguments import Rows
-from bigmc.kernels.linear.dual_descent import place_weighted, weigh_entries
-from bigmc.kernels.linear.newton import count_entries, place_entries
+from bigmc.kernels.linear.rows.dual_descent import place_weighted, weigh_entries
+from bigmc.kernels.linear.rows.newton import count_entries, place_entries
 from bigmc.solvers.sparse.columns import scales_of
 from bigmc.solvers.sparse.ridge.lone_features import LoneFeatures
 from bigmc.solvers.sparse.scratch.shard_blocks import Block as DecodedColumns
@@ -45,7 +45,6 @@ def weighted_rows(
     features : int64 array
         All features that occur, increasing.
     column_scale : float32 array of shape (n_features,) or None
-    weighting : Weighting
     constant : bool
         Whether there is a feature that is always 1.
     """

@@ -35,7 +35,6 @@ class Balanced:
     ----------
     gradient : float64 array of shape (n_used, width)
         Of all features that occur.
-    entropies : Entropies
     left : float
         What rounding leaves of the gradient by the intercept, times the intercept.
     """

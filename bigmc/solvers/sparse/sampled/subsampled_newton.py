@@ -44,7 +44,8 @@ from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.run import Task
 from bigmc.solvers.sparse.sampled.passes import FullPass, Job, full_pass
 from bigmc.solvers.sparse.sampled.sample import SampleLoss
-from bigmc.solvers.sparse.state import Evaluated, State
+from bigmc.solvers.sparse.sampled.state import SampledState
+from bigmc.solvers.sparse.state import Evaluated
 from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.sweeps import Corrections, Course, Sweeper
 
@@ -115,7 +116,6 @@ class SubsampledNewton:
     ----------
     task : Task
         All samples.
-    limits : Limits
     context : RunContext
         Its engine makes the passes. After its time to end no further pass should end; the first is always
         made.
@@ -130,7 +130,7 @@ class SubsampledNewton:
 
     Attributes
     ----------
-    state : State
+    state : SampledState
         What a checkpoint holds.
     """
 
@@ -150,13 +150,13 @@ class SubsampledNewton:
         self._source, self._sample = source, SampleLoss(problem, source)
         self._sweeper = sweeper
         self._used = np.flatnonzero(task.dataset.column_nnz())
-        self.state = State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes))
+        self.state = SampledState.zeros(problem.width, problem.n_classes)
 
     @property
     def _objective(self) -> Objective:
         return self._problem.objective
 
-    def run(self, state: State, fingerprint: Fingerprint) -> Certificate:
+    def run(self, state: SampledState, fingerprint: Fingerprint) -> Certificate:
         """Resume from `state` until the gap, the number of passes or the time to end is reached."""
         self.state = state
         state.norms = None  # those of a start are of other weights

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.csc import deal_rows
-from bigmc.kernels.linear.columns import gather_columns
+from bigmc.kernels.csc import deal_rows, gather_columns
 from bigmc.solvers.sparse.scratch.scratch_arrays import ShardPlaces, Stored
 from bigmc.solvers.sparse.scratch.shard_blocks import Block
 

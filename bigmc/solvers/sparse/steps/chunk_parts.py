@@ -41,7 +41,6 @@ class Part:
     ----------
     problem : Problem
         Of the chunk; of centred columns the one whose values have no scales.
-    columns : Columns
     layer : int
         They are of this layer.
     places : int64 array of shape (n_columns,)
@@ -121,11 +120,8 @@ def set_scores(
 
     Parameters
     ----------
-    problem : Problem
-    chunk : Chunk
     rows : sequence of float64 arrays of shape (n_features, width)
         Weights, layer by layer; changed in place.
-    centred : sequence of Part
     level : float64 array of shape (n_classes,)
     fixed : iterable of WeightedColumns, optional
         Further columns, of features that the chunk does not have.

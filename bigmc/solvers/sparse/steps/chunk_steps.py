@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import log_columns, log_rows
+from bigmc.kernels.linear.columns import log_columns
+from bigmc.kernels.linear.rows import log_rows
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.chunk_parts import Part
 from bigmc.solvers.sparse.steps.descent import Descent
@@ -29,7 +30,6 @@ class ChunkSteps(ABC):
 
     Parameters
     ----------
-    descent : Descent
     problem : Problem
         Of the chunk.
     alpha : float

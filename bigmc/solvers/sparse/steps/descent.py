@@ -15,7 +15,6 @@ class Descent:
     ----------
     step : str
         One of `STEPS`.
-    fit_intercept : bool
     seed : int
         Of the order of blocks and columns.
     """

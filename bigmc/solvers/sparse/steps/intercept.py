@@ -26,10 +26,8 @@ class Shiftable(Protocol):
 
     Attributes
     ----------
-    objective : Objective
     width : int
         Padded number of classes.
-    weight_sum : float
     """
 
     objective: Objective
@@ -80,7 +78,6 @@ def improve_intercept(
         Its scores move along.
     intercept : float64 array of shape (n_classes,)
         Changed in place.
-    n_steps : int
     terms : Terms, optional
         What the intercept has beside the loss, as one feature; by default nothing.
     margins : Margins, optional

@@ -1,9 +1,9 @@
 """Sweeps on a quadratic model of the log loss, which is made anew before each of them.
 
 The derivatives of every sample are computed once for a sweep, where steps on the loss itself take
-exponentials of all classes for each entry (`bigmc.kernels.linear.log_columns`). Weights whose objective is
-larger than before are taken back half the way, as often as it takes: it is convex, and the model has its
-gradient.
+exponentials of all classes for each entry (`bigmc.kernels.linear.columns.log_columns`). Weights whose
+objective is larger than before are taken back half the way, as often as it takes: it is convex, and the model
+has its gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bigmc.kernels.linear import log_columns
+from bigmc.kernels.linear.columns import log_columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.solvers.sparse.steps.sweeps import Sweeper

@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from bigmc.engine import for_each
 from bigmc.kernels.linear.arguments import Rows
-from bigmc.kernels.linear.newton import (
+from bigmc.kernels.linear.rows.newton import (
     add_penalty_curvature,
     add_squares,
     count_entries,

@@ -84,7 +84,6 @@ def preconditioner(
 
     Parameters
     ----------
-    problem : Problem
     rows : Rows
         Samples, with the features of the step only.
     scale : float64 array of shape (n_features,)

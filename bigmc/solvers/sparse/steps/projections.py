@@ -40,7 +40,6 @@ class Projections:
 
     Parameters
     ----------
-    steps : ChunkSteps
     parts : sequence of Part
         Their weights move.
     terms : sequence of Terms

@@ -70,7 +70,6 @@ class Course(NamedTuple):
         Weight of the penalty.
     target : float
         Largest violation of the conditions of optimality that may be left.
-    most_sweeps : int
     first_sweep : int
         Number of the first sweep, for its shuffle.
     most_steps : int or None
@@ -114,7 +113,6 @@ class Sweeper:
 
     Attributes
     ----------
-    descent : Descent
     damping : float
         Of the Newton step that comes next.
     """
@@ -157,7 +155,6 @@ class Sweeper:
             Where to start.
         intercept : float64 array of shape (n_classes,)
             Changed in place.
-        course : Course
         corrections : Corrections, optional
             By default the ridge of the objective.
         watch : callable, optional

@@ -13,8 +13,8 @@ from bigmc.engine import Engine, for_each
 from bigmc.errors import DataError
 from bigmc.kernels.linear import arguments
 from bigmc.kernels.linear.arguments import Extra, Step
-from bigmc.kernels.linear.log_sums import ResidualWork
-from bigmc.kernels.linear.team import MOST_PIECES, Crew, assist, close, least_shared
+from bigmc.kernels.linear.columns.log_sums import ResidualWork
+from bigmc.kernels.linear.parallel.team import MOST_PIECES, Crew, assist, close, least_shared
 from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.steps.descent import Descent
@@ -32,7 +32,6 @@ class WorkingColumns(NamedTuple):
 
     Attributes
     ----------
-    columns : Columns
     rows : float64 array of shape (n_columns, width)
         Weights of the columns; changed in place.
     violations : float64 array of shape (n_columns,)
@@ -84,9 +83,8 @@ class Visits(NamedTuple):
 
         Parameters
         ----------
-        problem : Problem
         kernel : callable
-            `bigmc.kernels.linear.log_columns.sweep` or ``project``.
+            `bigmc.kernels.linear.columns.log_columns.sweep` or ``project``.
         shares : array of the shape of the residuals
             Probabilities that the model was made with.
         """
@@ -109,12 +107,8 @@ def visit(
 
     Parameters
     ----------
-    problem : Problem
-    visits : Visits
-    working : WorkingColumns
     chosen : int64 array
         Positions of columns.
-    aim : Aim
     descent : Descent
         With the seed of the shuffle.
 
@@ -155,7 +149,7 @@ def lead_team(engine: Engine, work: Any, lead: Callable[[], None]) -> None:
     engine : Engine
         Of this process.
     work : NamedTuple
-        See `bigmc.kernels.linear.team.together`.
+        See `bigmc.kernels.linear.parallel.team.together`.
     lead : callable
         Calls a kernel with the work.
     """

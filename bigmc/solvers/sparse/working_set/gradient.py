@@ -64,8 +64,6 @@ def gradient_pass(
 
     Parameters
     ----------
-    problem : Problem
-    source : BlockSource
     coef : Coefficients
         The weights the scores belong to.
     factor : float64 array of shape (n_classes, n_classes), or of no rows

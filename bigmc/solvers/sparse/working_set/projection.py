@@ -85,11 +85,8 @@ def projected_bound(
     ----------
     problem : Problem
         Its scores are those of the state.
-    source : BlockSource
-    state : State
     screening : Screening
         With the norms of the gradients of the features that are left.
-    descent : Descent
     allowed : float
         Sweeps end when no gradient is further out of the ball than this.
     most_columns : int
@@ -113,8 +110,6 @@ def dual_bound(
 
     Parameters
     ----------
-    problem : Problem
-    source : BlockSource
     coef : Coefficients
         Any weights: the bound is that of the scores.
     screening : Screening

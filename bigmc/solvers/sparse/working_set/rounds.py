@@ -36,6 +36,7 @@ from bigmc.solvers.sparse.steps.intercept import improve_intercept
 from bigmc.solvers.sparse.steps.sweeps import Course, Sweeper
 from bigmc.solvers.sparse.working_set.gradient import GradientPass, gradient_pass
 from bigmc.solvers.sparse.working_set.projection import Proof, projected_bound
+from bigmc.solvers.sparse.working_set.state import MemoryState
 
 #: Sweeps stop when the violation makes a gap of this fraction of the tolerance, so that the next pass is
 #: mostly the last; but between the other two fractions of the violation of the last pass, since the working
@@ -64,11 +65,6 @@ class Rounds:
 
     Parameters
     ----------
-    problem : Problem
-    source : BlockSource
-    plan : SolverPlan
-    sweeper : Sweeper
-    limits : Limits
     progress : callable, optional
         Called after Newton steps too, between two passes.
     start : State, optional
@@ -76,7 +72,7 @@ class Rounds:
 
     Attributes
     ----------
-    state : State
+    state : MemoryState
     """
 
     def __init__(
@@ -100,7 +96,7 @@ class Rounds:
         self._gradual = source.dataset.nnz >= _FEW_ENTRIES
         self._held: list[Columns] = []
         self._share = 1.0
-        self._set_state(State(Coefficients.zeros(problem.width), np.zeros(problem.n_classes)))
+        self._set_state(MemoryState.zeros(problem.width, problem.n_classes))
 
     @property
     def history(self) -> list[Figures]:
@@ -110,16 +106,17 @@ class Rounds:
     def start(self) -> None:
         """Start from the weights there are."""
         if self._start is not None:
-            self._set_state(self._start)
+            self._set_state(MemoryState.of(self._start))
+            self.state.top = self._problem.alpha  # without larger penalties on the way
         if self.state.norms is not None:
             self._rebuild()
             self._improve(self._expected(self.state.norms), None)
 
     def resume(self, saved: Packed) -> None:
         """Resume from a saved state."""
-        self._set_state(State.unpack(saved, self._problem.width))
+        self._set_state(MemoryState.unpack(saved, self._problem.width))
 
-    def _set_state(self, state: State) -> None:
+    def _set_state(self, state: MemoryState) -> None:
         self.state = state
         self._read_before = state.bytes_read - self._source.bytes_read
         self._screening = Screening(self._source.dataset.column_nnz(), state.coef.features)

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Losses by columns: derivatives by the weights of one feature, and what a step of them changes.
 
-Losses are those of `bigmc.kernels.linear.losses`. Sums are float64.
+Losses are those of `losses`. Sums are float64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bigmc.kernels.linear.losses.interface import (
     curvatures,
     residuals,
 )
-from bigmc.kernels.linear.team import CHANGE, CURVATURE, GRADIENT, HESSIAN, WHOLE, Crew, piece_of
+from bigmc.kernels.linear.parallel.team import CHANGE, CURVATURE, GRADIENT, HESSIAN, WHOLE, Crew, piece_of
 
 
 class ColumnWork(NamedTuple):
@@ -270,7 +270,7 @@ class LossSums(NamedTuple):
 
 
 class LossWork(NamedTuple):
-    """Columns that a team goes through, see `bigmc.kernels.linear.team`.
+    """Columns that a team goes through, see `parallel.team`.
 
     Attributes
     ----------

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
-from bigmc.kernels.linear.exponentials import lanes_dot
 from bigmc.kernels.linear.losses.interface import residuals
-from bigmc.kernels.linear.penalties import LARGEST
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.parallel.exponentials import lanes_dot
+from bigmc.kernels.linear.parallel.simd import LANES
+from bigmc.kernels.linear.penalties.formulas import LARGEST
 
 _EIGHT = np.uint64(LANES)
 #: Steps of the search for a threshold, which ends after as many as there are classes.

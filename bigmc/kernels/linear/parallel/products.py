@@ -2,8 +2,7 @@
 """A sample in row order times a matrix, and its outer product with a row, for some groups of classes.
 
 Where there is an intercept (`constant`) it is one more feature, that of the last row of the matrix, and 1 in
-every sample. Up to four groups of lanes go through the entries at once. Kernels of several files call these
-functions: as with those of `bigmc.kernels.linear.simd`, after a change here touch those files too.
+every sample. Up to four groups of lanes go through the entries at once.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.decorators import inner_kernel
-from bigmc.kernels.linear.simd import LANES, outer_of, product_of
+from bigmc.kernels.linear.parallel.simd import LANES, outer_of, product_of
 
 _EIGHT = np.uint64(LANES)
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)

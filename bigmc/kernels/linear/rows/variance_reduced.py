@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.linear.losses.interface import residuals
-from bigmc.kernels.linear.simd import LANES
-from bigmc.kernels.linear.stochastic import Strength, add_scores, find_factors, longest
+from bigmc.kernels.linear.parallel.simd import LANES
+from bigmc.kernels.linear.rows.stochastic import Strength, add_scores, find_factors, longest
 
 
 class Anchor(NamedTuple):

@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bigmc.kernels.linear.simd import LANES, accumulate, load, pointer, spread, total
+from bigmc.kernels.linear.parallel.simd import LANES, accumulate, load, pointer, spread, total
 
 #: By precision: terms of the series, bits of the first part of ln 2 (few, so that its product with k is
 #: exact), bits of the mantissa, bias of the exponent, and the x between which the power of two is normal.

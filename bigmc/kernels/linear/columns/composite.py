@@ -17,12 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.loss_columns import column_gradient, column_work
+from bigmc.kernels.linear.columns.loss_columns import column_gradient, column_work
 from bigmc.kernels.linear.losses.interface import couples_classes, curvature_bound, most_model_classes
-from bigmc.kernels.linear.optimality import measure
-from bigmc.kernels.linear.penalties import penalty_change, prox, violation
-from bigmc.kernels.linear.projections import along, fill_excess, further_part, projection_part
-from bigmc.kernels.linear.team import (
+from bigmc.kernels.linear.parallel.team import (
     CHANGE,
     CURVATURE,
     GRADIENT,
@@ -33,6 +30,9 @@ from bigmc.kernels.linear.team import (
     sums_of,
     together,
 )
+from bigmc.kernels.linear.penalties.formulas import penalty_change, prox, violation
+from bigmc.kernels.linear.penalties.optimality import measure
+from bigmc.kernels.linear.penalties.projections import along, fill_excess, further_part, projection_part
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5
@@ -136,7 +136,7 @@ def gradient_norms(pair, columns, samples, level, factor, support, out):
     ----------
     pair : Pair
     columns, samples, level, factor, support, out
-        As in `bigmc.kernels.linear.squared_hinge.gradient_norms`; labels are rows of codes.
+        As in `columns.squared_hinge.gradient_norms`; labels are rows of codes.
     """
     loss, penalty = pair
     n_classes, two_over_n, _, _ = level
@@ -233,7 +233,7 @@ def sweep(penalty, team, move, extra, coef, violations):
     team : LossWork
         Columns, and samples with rows of codes as labels; the scores move along.
     move, extra, coef, violations
-        As in `bigmc.kernels.linear.squared_hinge.sweep`.
+        As in `columns.squared_hinge.sweep`.
     """
     loss, columns, samples, crew, _ = team
     n_classes, two_over_n, alpha, line_search, negligible = move

@@ -3,8 +3,8 @@
 
 Blondel, Seki, Uehara, "Block coordinate descent algorithms for large-scale sparse multiclass
 classification", Machine Learning 93 (2013); equation numbers below are theirs. The pair has kernels of its
-own beside those of `bigmc.kernels.linear.composite`, because its local model has a minimum in closed form up
-to one number, and its margins are worked on without a branch.
+own beside those of `columns.composite`, because its local model has a minimum in closed form up to one
+number, and its margins are worked on without a branch.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.composite import move_row
-from bigmc.kernels.linear.group_model import minimise_group_model
-from bigmc.kernels.linear.hinge_columns import balanced_gradient, gradient
-from bigmc.kernels.linear.projections import further_part, projection_part
-from bigmc.kernels.linear.team import (
+from bigmc.kernels.linear.columns.composite import move_row
+from bigmc.kernels.linear.columns.hinge_columns import balanced_gradient, gradient
+from bigmc.kernels.linear.parallel.team import (
     CHANGE,
     CURVATURE,
     GRADIENT,
@@ -31,6 +29,8 @@ from bigmc.kernels.linear.team import (
     sums_of,
     together,
 )
+from bigmc.kernels.linear.penalties.group_model import minimise_group_model
+from bigmc.kernels.linear.penalties.projections import further_part, projection_part
 
 _SIGMA = 0.01  # sufficient decrease of equation (7)
 _OMEGA = 0.5

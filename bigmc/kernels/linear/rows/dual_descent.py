@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.products import row_outer, row_product
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.parallel.products import row_outer, row_product
+from bigmc.kernels.linear.parallel.simd import LANES
 from bigmc.kernels.prefetch import CACHE_LINE, prefetch
 
 #: Visits after which the place of a sample is needed, and the sample. With 3.2 million samples of 31 entries

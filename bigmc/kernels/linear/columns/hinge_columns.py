@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
 from bigmc.kernels.linear.arguments import Columns, Samples
-from bigmc.kernels.linear.simd import (
+from bigmc.kernels.linear.parallel.simd import (
     lanes_add,
     lanes_balanced,
     lanes_change,
@@ -30,7 +30,7 @@ from bigmc.kernels.linear.simd import (
     lanes_gradient,
     prefetch,
 )
-from bigmc.kernels.linear.team import CHANGE, CURVATURE, GRADIENT, HESSIAN, Crew, piece_of
+from bigmc.kernels.linear.parallel.team import CHANGE, CURVATURE, GRADIENT, HESSIAN, Crew, piece_of
 
 PAD_SCORE = -1e30
 
@@ -253,7 +253,7 @@ class HingeSums(NamedTuple):
 
 
 class HingeWork(NamedTuple):
-    """Columns that a team goes through, see `bigmc.kernels.linear.team`."""
+    """Columns that a team goes through, see `parallel.team`."""
 
     columns: Columns
     samples: Samples

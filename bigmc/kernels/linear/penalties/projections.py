@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.decorators import inner_kernel
-from bigmc.kernels.linear.penalties import prox
+from bigmc.kernels.linear.penalties.formulas import prox
 
 #: Longest step of a projection, in units of the one by the diagonal of the Hessian.
 _LONGEST_PART = 20.0

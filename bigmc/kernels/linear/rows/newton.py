@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.decorators import kernel
-from bigmc.kernels.linear.products import EVERY_GROUP, groups_of, row_product
-from bigmc.kernels.linear.simd import LANES, lanes_add
+from bigmc.kernels.linear.parallel.products import EVERY_GROUP, groups_of, row_product
+from bigmc.kernels.linear.parallel.simd import LANES, lanes_add
 
 _ONE = np.uint64(1)
 

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Gradients, products with the Hessian and line searches over samples in row order.
 
-What is different for each loss is a method of it, see `bigmc.kernels.linear.losses.interface`:
+What is different for each loss is a method of it, see `losses.interface`:
 `row_residuals`, `row_groups`, `row_turn` and `row_change`.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, kernel
 from bigmc.kernels.linear.losses.interface import RowWork, row_change, row_groups, row_residuals, row_turn
-from bigmc.kernels.linear.products import (
+from bigmc.kernels.linear.parallel.products import (
     EVERY_GROUP,
     add_groups,
     groups_of,
@@ -20,7 +20,7 @@ from bigmc.kernels.linear.products import (
     row_outer_square,
     row_product,
 )
-from bigmc.kernels.linear.simd import LANES
+from bigmc.kernels.linear.parallel.simd import LANES
 
 _EIGHT = np.uint64(LANES)
 _ONE = np.uint64(1)

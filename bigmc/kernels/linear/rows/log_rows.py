@@ -16,11 +16,11 @@ import numpy as np
 
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inlined_kernel, kernel
-from bigmc.kernels.linear.exponentials import lanes_dot, lanes_turn, lanes_variance
 from bigmc.kernels.linear.losses.interface import residuals as residuals_of
 from bigmc.kernels.linear.losses.log import LogLoss
 from bigmc.kernels.linear.losses.samples import pair_loss, pair_odds, sample_odds
-from bigmc.kernels.linear.simd import LANES, lanes_add
+from bigmc.kernels.linear.parallel.exponentials import lanes_dot, lanes_turn, lanes_variance
+from bigmc.kernels.linear.parallel.simd import LANES, lanes_add
 
 _EIGHT = np.uint64(LANES)
 

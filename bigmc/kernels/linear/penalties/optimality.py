@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.penalties import dual_norm, excess_norm, violation
+from bigmc.kernels.linear.penalties.formulas import dual_norm, excess_norm, violation
 
 
 @inner_kernel

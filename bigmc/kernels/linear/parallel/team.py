@@ -20,7 +20,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inlined_kernel, inner_kernel, kernel
-from bigmc.kernels.linear.atomics import atomic_add, atomic_load, atomic_replace, atomic_store
+from bigmc.kernels.linear.parallel.atomics import atomic_add, atomic_load, atomic_replace, atomic_store
 
 #: What can be done with the entries of a column. These and the constants below are NumPy's integers, as numba
 #: compiles a function once more for each Python integer that a caller gives it as a constant.

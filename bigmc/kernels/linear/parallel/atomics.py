@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import types
 from numba.extending import intrinsic
 
-from bigmc.kernels.linear.simd import element
+from bigmc.kernels.linear.parallel.simd import element
 
 _BYTES = 8
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.hashing.arguments import HashedRows, Int, Ints
 from bigmc.kernels.hashing.rows import feature
-from bigmc.kernels.linear.simd import LANES, lanes_add_rounded
+from bigmc.kernels.linear.parallel.simd import LANES, lanes_add_rounded
 from bigmc.kernels.prefetch import CACHE_LINE, prefetch
 
 GROUP_NGRAMS = 512
@@ -188,7 +188,7 @@ def score_hashes(
 ) -> None:
     """Fill ``scores``, of shape (n_documents, n_classes): documents times weights plus intercepts.
 
-    Equal to `bigmc.kernels.linear.scoring.score_rows` of their rows but for the order of the additions.
+    Equal to `scoring.model_scores.score_rows` of their rows but for the order of the additions.
     """
     offsets, intercept, ends = documents.offsets, weights.intercept, work.ends
     row = 0

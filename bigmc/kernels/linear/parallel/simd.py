@@ -4,9 +4,6 @@
 A row of scores is a few groups of `LANES` numbers; a loop over so few numbers is too short for the
 compiler to vectorise by itself, so these functions write the vector instructions. An offset counts
 elements from the start of an array; a group need not be aligned.
-
-numba compiles them into the kernels that call them and caches the result under the kernel's file: after
-a change here, touch those files too (an installation writes all of them anew).
 """
 
 from __future__ import annotations

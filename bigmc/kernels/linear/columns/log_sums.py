@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Log loss by columns: sums over a column's entries of the residuals and probabilities kept of each sample.
 
-Both layouts of `bigmc.kernels.linear.log_rows` are summed: one of a row for each class, in lanes, and one
+Both layouts of `rows.log_rows` are summed: one of a row for each class, in lanes, and one
 margin for two classes. Loops are written out for each sum, because sums that are not needed cost as much as
 those that are.
 """
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
 from bigmc.kernels.linear.arguments import Columns, Samples
-from bigmc.kernels.linear.exponentials import lanes_curve, lanes_variance
-from bigmc.kernels.linear.log_rows import turn
-from bigmc.kernels.linear.simd import LANES, lanes_add
-from bigmc.kernels.linear.team import CURVATURE, GRADIENT, HESSIAN, Crew, piece_of
+from bigmc.kernels.linear.parallel.exponentials import lanes_curve, lanes_variance
+from bigmc.kernels.linear.parallel.simd import LANES, lanes_add
+from bigmc.kernels.linear.parallel.team import CURVATURE, GRADIENT, HESSIAN, Crew, piece_of
+from bigmc.kernels.linear.rows.log_rows import turn
 
 _EIGHT = np.uint64(LANES)
 
@@ -188,7 +188,7 @@ class ResidualSums(NamedTuple):
 
 
 class ResidualWork(NamedTuple):
-    """Columns that a team goes through, see `bigmc.kernels.linear.team`.
+    """Columns that a team goes through, see `parallel.team`.
 
     Attributes
     ----------

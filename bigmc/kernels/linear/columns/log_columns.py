@@ -1,10 +1,10 @@
 # mypy: ignore-errors
 """Log loss by columns, where the derivatives of every sample are computed once and kept.
 
-`bigmc.kernels.linear.composite` takes a sample's scores at every visit, which are exponentials of all classes
-for each entry. Here they are taken once for each sample (`bigmc.kernels.linear.log_rows`): sums over columns
-are products with a matrix of residuals (`bigmc.kernels.linear.log_sums`), and steps lower the quadratic model
-of the losses at the scores that the residuals were computed from,
+`columns.composite` takes a sample's scores at every visit, which are exponentials of all classes for each
+entry. Here they are taken once for each sample (`rows.log_rows`): sums over columns are products with a
+matrix of residuals (`columns.log_sums`), and steps lower the quadratic model of the losses at the scores that
+the residuals were computed from,
 
     sum over i of <g_i, t_i> + 1/2 t_i' (diag(p_i) - p_i p_i') t_i
 
@@ -21,18 +21,18 @@ import numpy as np
 
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.composite import Model, Scratch, minimise_model, move_row
-from bigmc.kernels.linear.log_sums import curvature, gradient
-from bigmc.kernels.linear.optimality import measure
-from bigmc.kernels.linear.penalties import violation
-from bigmc.kernels.linear.projections import along, fill_excess, further_part, projection_part
-from bigmc.kernels.linear.simd import LANES
-from bigmc.kernels.linear.team import CURVATURE, GRADIENT, HESSIAN, MOVE, WHOLE, sums_of, together
+from bigmc.kernels.linear.columns.composite import Model, Scratch, minimise_model, move_row
+from bigmc.kernels.linear.columns.log_sums import curvature, gradient
+from bigmc.kernels.linear.parallel.simd import LANES
+from bigmc.kernels.linear.parallel.team import CURVATURE, GRADIENT, HESSIAN, MOVE, WHOLE, sums_of, together
+from bigmc.kernels.linear.penalties.formulas import violation
+from bigmc.kernels.linear.penalties.optimality import measure
+from bigmc.kernels.linear.penalties.projections import along, fill_excess, further_part, projection_part
 
 
 @kernel
 def gradient_norms(penalty, columns, samples, level, support, out):
-    """Measure columns as `bigmc.kernels.linear.composite.gradient_norms`, by residuals instead of scores."""
+    """Measure columns as `columns.composite.gradient_norms`, by residuals instead of scores."""
     n_classes, two_over_n, _, _ = level
     slots, coef = support
     total = np.empty(max(n_classes, samples.scores.shape[1]), np.float64)
@@ -48,7 +48,7 @@ def gradient_norms(penalty, columns, samples, level, support, out):
 
 @kernel
 def add_gradients(places, entries, samples, n_classes, sums, largest):
-    """`bigmc.kernels.linear.loss_columns.add_gradients` of samples whose scores are replaced by residuals."""
+    """`columns.loss_columns.add_gradients` of samples whose scores are replaced by residuals."""
     wide = np.empty((2, max(n_classes, samples.scores.shape[1])), np.float64)
     for j in range(places.shape[0]):
         place = places[j]
@@ -77,7 +77,7 @@ def sweep(penalty, team, move, extra, coef, violations):
     team : ResidualWork
         Columns, and samples with residuals instead of scores, which are changed in place.
     move, extra, coef, violations
-        As in `bigmc.kernels.linear.composite.sweep`.
+        As in `columns.composite.sweep`.
     """
     n_classes, two_over_n, alpha, _, negligible = move
     columns, samples, _, crew = team
@@ -117,7 +117,7 @@ def sweep(penalty, team, move, extra, coef, violations):
 
 @kernel
 def project(penalty, team, move, extra, coef, violations):
-    """`bigmc.kernels.linear.composite.project` on the quadratic model, by residuals that move along."""
+    """`columns.composite.project` on the quadratic model, by residuals that move along."""
     n_classes, two_over_n, alpha, _, negligible = move
     columns, samples, _, crew = team
     whole, step = sums_of(team, 0), crew.step[:n_classes]
