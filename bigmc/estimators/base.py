@@ -345,7 +345,8 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         self.model_.check_features(dataset)
         shards = range(dataset.n_shards)
         with opened(self.engine) as engine:
-            return [part for _, part in engine.map(_answer, shards, dataset, self.model_, method)]
+            own = dataset.seen_by(engine)
+            return [part for _, part in own.map(_answer, shards, dataset, self.model_, method)]
 
     def _indicator(self, X: Any) -> NDArray[np.int64]:
         """Return 1 for every label in the predicted sets, shape (n_samples, n_classes)."""

@@ -109,9 +109,9 @@ class MultiBoostClassifier(WeightedClassifier):
         half of the container's memory.
     engine : Engine, distributed.Client, str or None, default=None
         Prices the columns; None is one thread per processor. With a client or the address of a Dask
-        scheduler, a cluster prices them, on a dataset on disk that its workers see; the memory limit then
-        holds for each process. `bigmc.solvers.boosting.cluster_pricing` and `cluster_tree_growth` say what
-        is sent.
+        scheduler, a cluster prices the columns of a dataset on disk, which its workers see, and the memory
+        limit holds for each process; arrays stay in this one. `bigmc.solvers.boosting.cluster_pricing` and
+        `cluster_tree_growth` say what is sent.
     class_weight : dict, "balanced" or None, default=None
         Weight of each label; ``"balanced"`` is inversely proportional to its frequency.
 
@@ -238,7 +238,8 @@ class MultiBoostClassifier(WeightedClassifier):
             model.check_features(X)
             with opened(self.engine) as engine:
                 for stage in range(1, model.n_stages):
-                    parts = engine.map(_stage_scores, range(X.n_shards), model.stage_scorer(stage), X)
+                    own = X.seen_by(engine)
+                    parts = own.map(_stage_scores, range(X.n_shards), model.stage_scorer(stage), X)
                     yield np.concatenate([scores for _, scores in parts])
             return
         batches = [rows for chunk in self._checked_chunks(X) for rows in row_batches(chunk)]

@@ -66,8 +66,8 @@ class MinimaxRiskClassifier(LinearMixin, Classifier):
         half of the container's memory.
     engine : Engine, distributed.Client, str or None, default=None
         Scans the shards; None is one thread per processor. With a client or the address of a Dask scheduler,
-        a cluster scans them, on a dataset on disk that its workers see; the memory limit then holds for each
-        process. Any number of workers gives the same model.
+        a cluster scans those of a dataset on disk, which its workers see, and the memory limit holds for each
+        process; arrays stay in this one. Any number of workers gives the same model.
 
     Attributes
     ----------

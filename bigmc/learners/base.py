@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType
@@ -123,7 +123,8 @@ class Learner(ABC):
         """Train on a dataset of labelled samples.
 
         `sample_weight` has numbers of at least 0, equivalent to repeating or omitting samples. The
-        state is saved in `checkpoint` during training, and read at the start. `scratch` is a folder
+        state is saved in `checkpoint` during training, and read at the start. Workers train on a dataset that
+        is stored; one in memory stays in this process. `scratch` is a folder
         for data that does not fit into memory; by default the system's for temporary files. `start`
         is a model with the same kind and features to start from. `BigmcError` if an option is
         invalid, `DataError` if there are fewer than 2 classes, or the data cannot be used, and
@@ -139,7 +140,7 @@ class Learner(ABC):
             dataset,
             Run(
                 seed,
-                resources,
+                replace(resources, engine=dataset.seen_by(resources.engine)),
                 checkpoint,
                 scratch,
                 weights,

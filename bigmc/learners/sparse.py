@@ -143,8 +143,8 @@ class SparseLearner(Learner):
             return Trained(model)
         if LOSSES[self.loss_name].takes_labels:  # every class against the rest: its margin is measured from 0
             return Trained(replace(model, label_threshold=0.0))
-        engine = run.resources.engine if dataset.path else run.context.local_engine
-        threshold = best_threshold(model, dataset, run.weights, engine, run.resources.memory_limit)
+        engine, limit = run.resources.engine, run.resources.memory_limit
+        threshold = best_threshold(model, dataset, run.weights, engine, limit)
         return Trained(replace(model, label_threshold=threshold))
 
     def doubts(self, dataset: Dataset, model: Model) -> tuple[str, ...]:

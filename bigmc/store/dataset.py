@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bigmc.engine import Engine
 from bigmc.errors import DataError
 from bigmc.options.label_kind import LabelKind
 from bigmc.store.block import INDEX_BYTES, bytes_of_longest, plan_blocks
@@ -191,6 +192,10 @@ class Dataset:
     def with_column_scale(self, column_scale: NDArray[np.float32]) -> Dataset:
         """Return the same samples with other column scales instead of their idf."""
         return self._with(self.shards, self.weighting, column_scale, self._sample_weights)
+
+    def seen_by(self, engine: Engine) -> Engine:
+        """Return an engine that sees the samples: threads of this process if they are in its memory."""
+        return engine if self.path else engine.local()
 
     def __reduce__(self) -> Any:
         """Pickle the path and the shard numbers: another process opens them itself, once."""

@@ -63,7 +63,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     memory_limit : int, str or None, default=None
         Bytes, or a text such as ``"2GB"``, for training; None is half of the memory.
     engine : Engine, str or None, default=None
-        Runs the parts; None is one thread per processor.
+        Runs the parts; None is one thread per processor. Texts are in memory and stay in this process.
 
     Attributes
     ----------

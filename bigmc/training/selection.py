@@ -43,7 +43,6 @@ from bigmc.training.gradient_norms import norms_beside, with_norms
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import EvaluatedModel, PathResult, PathRow, PublishResult
 from bigmc.training.run import train
-from bigmc.training.search.limits import engine_for
 
 TABLE, PLOT, BEST = "path.json", "path.png", "best.model"
 WORK, CLAIM = "path.wip", "asked.json"
@@ -198,7 +197,7 @@ def _point(
         disk.unlink(target)
         trained = train(data, target, asked, resources)
     measured = EvaluateOptions(split=options.validation)
-    local = replace(resources, engine=engine_for(validation.samples, resources.engine))
+    local = replace(resources, engine=validation.samples.seen_by(resources.engine))
     model = with_norms(load_model(target), target)  # they are its own, or this raises an error
     figures = evaluate(model, LabelledDataset(validation.samples), measured, local)
     row: dict[str, object] = {

@@ -1,6 +1,7 @@
 """``bigmc fit`` with workers: the same model as with threads, whatever wins, also beside rows in memory."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -60,3 +61,29 @@ def test_a_training_on_some_of_the_rows_is_the_same_on_workers(counts, engine_of
         models[-1].save(tmp_path / f"{name}.model")
     assert models[0].params["n_rows"] < 1000
     assert (tmp_path / "threads.model").read_bytes() == (tmp_path / "workers.model").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        partial(bigmc.SparseClassifier, alpha=0.01),
+        partial(bigmc.MultiBoostClassifier, C=1e2, n_rounds=2, max_depth=1),
+        partial(bigmc.MultiBoostClassifier, C=1e2, n_rounds=2, max_depth=2),
+        bigmc.MinimaxRiskClassifier,
+    ],
+)
+def test_arrays_stay_in_this_process(kind, client):
+    X = np.random.default_rng(25).standard_normal((300, 4))
+    y = X[:, 0] + X[:, 1] > 0
+    on_threads, on_workers = kind().fit(X, y), kind(engine=client).fit(X, y)
+    np.testing.assert_array_equal(on_workers.decision_function(X), on_threads.decision_function(X))
+
+
+def test_texts_stay_in_this_process(client):
+    frame, _ = texts(np.random.default_rng(26))
+    on_threads, on_workers = (
+        bigmc.TextClassifier(engine=engine).fit(list(frame["text"]), list(frame["label"]))
+        for engine in (None, client.scheduler.address)
+    )
+    samples = list(frame["text"][:50])
+    np.testing.assert_array_equal(on_workers.predict_proba(samples), on_threads.predict_proba(samples))

@@ -21,7 +21,7 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.files.checkpoint import LITTLE_TIME, FileCheckpoint
 from bigmc.store.sample import draw_rows
 from bigmc.training.boosting.choose import DRAWN_SHARE, share_for_boosting
-from bigmc.training.search.limits import FEWEST_SECONDS, engine_for
+from bigmc.training.search.limits import FEWEST_SECONDS
 from bigmc.training.search.winner import Winner
 
 FEW_ROWS = 20_000
@@ -38,6 +38,8 @@ def train_in_time(
 
     Parameters
     ----------
+    winner : Winner
+    samples : Dataset
     resources : Resources
         At its end training stops with the best model so far. A training on few rows takes no longer than
         trials of the search did, and is not stopped; one on all rows, if these are few, has `FEWEST_SECONDS`:
@@ -83,9 +85,8 @@ def train_in_time(
 
 
 def _on_some(winner: Winner, drawn: Dataset, resources: Resources) -> Model:
-    """Train on some of the rows, which are in memory."""
-    own = replace(resources, engine=engine_for(drawn, resources.engine))
-    model = _trained(winner, drawn, own, None, None)
+    """Train on some of the rows."""
+    model = _trained(winner, drawn, resources, None, None)
     return replace(model, params={**model.params, "n_rows": drawn.n_samples})
 
 

@@ -111,6 +111,7 @@ def best_model(data: Dataset, limits: Limits, engine: Engine) -> tuple[SearchRes
     `DataError`, `MemoryLimitError` as for `check_max_features`, or if the memory limit is too small.
     """
     check_max_features(data, limits)
+    engine = data.seen_by(engine)
     search = Search(data, engine, limits)
     searched = search.run()
     searched = searched._replace(sizes=search.sizes(searched.best.candidate))

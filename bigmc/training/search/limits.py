@@ -64,11 +64,8 @@ class Limits(NamedTuple):
 
 
 def engine_for(dataset: Dataset, engine: Engine) -> Engine:
-    """Return the engine to train with: threads of this process if a dataset is in its memory, as samples are.
-
-    One thread for little data, where more cost more than they save.
-    """
-    own = engine if dataset.path else engine.local()
+    """Return the engine to train with: one thread for little data, where more cost more than they save."""
+    own = dataset.seen_by(engine)
     return own.at_most(1) if dataset.nnz <= FEW_VALUES and own.shares_memory else own
 
 
