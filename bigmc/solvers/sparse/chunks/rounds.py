@@ -250,7 +250,7 @@ class ChunkRounds:
         return certified
 
     def _record(self, measured: Conditions) -> None:
-        figures = figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept)
+        figures = figures_of_pass(self._task, self.state, measured, self._passes)
         self.state.history.append(figures)
         self._task.context.progress(pass_progress(figures, self._max_passes))
 
