@@ -15,9 +15,11 @@ from bigmc.solvers.loop import RunContext, load
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
+from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import most_wanted
+from bigmc.solvers.sparse.scratch import spill as spill_module
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated, State
@@ -219,6 +221,61 @@ def test_what_is_missing_waits_where_what_was_just_written_violates_more_and_the
         assert columns.missing(state, known, certified)
     finally:
         columns.close()
+
+
+def test_few_features_that_wait_are_written_at_once_where_little_is_read_for_them():
+    dataset = noisy()
+    columns = CandidateColumns(task_of(dataset), replace(ROOMY, free_bytes=100 << 20, chunk_bytes=1 << 20))
+    columns._spill = opened(dataset, 4, 0)
+    columns._spill.add(np.arange(10))
+    state = State(Coefficients.zeros(8), np.zeros(5), chunked=True, layers=[np.arange(10)], history=[{}])
+    state.norms = np.full(dataset.n_features, 2 * columns._task.alpha, np.float32)
+    try:
+        assert not len(columns.few_waiting(state))  # bounds, none of them known
+        for doubted, few in (([5, 60, 61, 90], [60, 61, 90]), ([60, 200], []), ([20], [20])):
+            state.doubted = np.array(doubted)
+            assert columns.few_waiting(state).tolist() == few
+        columns._plan = replace(columns._plan, most_candidates=10)
+        assert not len(columns.few_waiting(state))
+    finally:
+        columns.close()
+
+
+@pytest.mark.parametrize("piece", [1 << 18, 2000, 700])
+@pytest.mark.parametrize("features", [[17], [0, 399], [*range(0, 400, 9)], [5, 6, 7, 100, 101, 350]])
+def test_no_more_is_decoded_for_columns_than_is_said_before(piece, features, monkeypatch):
+    monkeypatch.setattr(spill_module, "PIECE_ENTRIES", piece)
+    dataset, features = noisy(), np.array(features)
+    written = opened(dataset, 4, 1 << 20)
+    try:
+        said, written.n_bytes = written.most_decoded(features), 0
+        written.add(features)
+        decoded = written.n_bytes // dataset.entry_bytes
+        assert dataset.column_nnz(features).sum() <= decoded <= said <= dataset.nnz
+    finally:
+        written.close()
+
+
+def test_candidates_that_are_dropped_do_not_wait_for_what_they_violated_in_the_last_pass():
+    dataset, layer, kept = noisy(), np.arange(10), np.array([*range(7), 9])
+    rounds = ChunkRounds(task_of(dataset), replace(ROOMY, free_bytes=100 << 20, chunk_bytes=1 << 20))
+    rounds._columns._spill = opened(dataset, 4, 0)
+    rounds._columns._spill.add(layer)
+    rounds._columns.worth_keeping = lambda state: kept
+    alpha, coef = rounds._task.alpha, Coefficients(np.array([9]), np.ones((1, 8)))
+    gradient = np.zeros((10, 8))
+    gradient[:7, 0] = 0.7 * alpha
+    anchor = Evaluated(coef, np.zeros(5), 1.0, gradient, np.ones(10), np.zeros(5), 1.0)
+    rounds.state = State(coef, np.zeros(5), chunked=True, layers=[layer], n_chunks=4, anchor=anchor)
+    rounds.state.history, rounds.state.doubted = [{}], np.array([50])
+    rounds.state.norms = np.full(dataset.n_features, 2 * alpha, np.float32)
+    try:
+        rounds._drop_candidates()
+        assert rounds.state.layers[0].tolist() == kept.tolist()
+        assert rounds.state.doubted.tolist() == [7, 8, 50]
+        assert rounds._columns.waiting(rounds.state).tolist() == [50]
+    finally:
+        rounds._columns.close()
 
 
 def test_candidates_of_no_use_make_place_for_those_that_the_next_pass_is_to_write():

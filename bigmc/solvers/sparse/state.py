@@ -127,14 +127,13 @@ class State:
     screened : Screened or None
         Features proved to have no weights at the optimum; None before the first round.
     norms : float32 array of shape (n_features,) or None
-        Norms of the gradients at a start, until they are used; not saved.
+        Norms of the gradients at a start, until they are used, or over chunks those of the last pass.
     damping : float
         Share of the mean curvature that Newton steps add, or of that of all samples in a corrected run.
     least_damping : float
         Its minimum: rounds with less damping led to worse weights.
     own_damping : float32 array of shape (n_candidates,)
-        Factors of the damping for each candidate where rounds take stochastic steps; ignored if there are
-        fewer than candidates.
+        Factor of the damping of each candidate in rounds over chunks; all are 1 if there are fewer.
     scale : float
         Scale that made the last dual point out of core feasible.
     corrected : bool
