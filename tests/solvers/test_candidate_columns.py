@@ -12,6 +12,7 @@ from test_chunk_rounds import PLAN, Stopping, replace, run
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.loop import RunContext, load
+from bigmc.solvers.sparse.chunks import candidate_columns as columns_module
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
@@ -239,6 +240,45 @@ def test_few_features_that_wait_are_written_at_once_where_little_is_read_for_the
         assert not len(columns.few_waiting(state))
     finally:
         columns.close()
+
+
+def test_features_that_wait_are_candidates_before_the_next_round(monkeypatch):
+    dataset, left_out, waited, after, one_round = noisy(), [], [], {}, ChunkRounds._round
+    choose, likely, few_waiting = (
+        getattr(CandidateColumns, name) for name in ("choose", "likely", "few_waiting")
+    )
+
+    def first_ten(columns, state, features):
+        return choose(columns, state, features) if state.history else [np.arange(10)]
+
+    def without_one(columns, state, norms):
+        found = likely(columns, state, norms)
+        left_out.extend(found[np.argsort(-norms[found])][2 * len(left_out) : 2][-1:])  # not the largest
+        return np.setdiff1d(found, left_out)
+
+    def noted(columns, state):
+        waited.append(few_waiting(columns, state))
+        return waited[-1]
+
+    def round_of(rounds):
+        after.setdefault(len(rounds.state.history), np.concatenate(rounds.state.layers))
+        one_round(rounds)
+
+    for name, method in (("choose", first_ten), ("likely", without_one), ("few_waiting", noted)):
+        monkeypatch.setattr(CandidateColumns, name, method)
+    monkeypatch.setattr(ChunkRounds, "_round", round_of)
+    monkeypatch.setattr(CandidateColumns, "_fits", lambda *_: True)
+    monkeypatch.setattr(columns_module, "_AT_ONCE", 1.0)
+    plan = replace(PLAN, most_candidates=400, free_bytes=10 << 20, chunk_bytes=20_000)
+    state, certificate = run(dataset, plan, alpha=0.1, tol=1e-5)
+    best = solve(dataset, alpha=0.1, tol=1e-6, memory_limit=1 << 30).certificate
+    assert len(left_out) == 1
+    assert np.isin(left_out, waited[0]).all()
+    assert np.isin(waited[0], after[1]).all()
+    assert np.isin(left_out, state.coef.features).all()
+    assert certificate.gap <= 1e-5
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= certificate.upper * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("piece", [1 << 18, 2000, 700])
