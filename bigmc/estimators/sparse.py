@@ -82,7 +82,9 @@ class SparseClassifier(LinearMixin, WeightedClassifier):
     n_passes_ : float
         Passes over the data: entries read divided by all entries.
     history_ : list of dict
-        Figures of every pass.
+        Figures of every pass. ``violation`` is the largest of the conditions of optimality at the weights;
+        where data does not fit into memory, features that are no candidates have theirs, or a bound of it,
+        at the dual point of the certificate.
     n_features_in_ : int
     feature_names_in_ : array of shape (n_features,)
         Only if the data was a frame whose column names are all strings.

@@ -12,13 +12,16 @@ from test_chunk_rounds import PLAN, Stopping, replace, run
 from bigmc.engine import ThreadEngine
 from bigmc.objectives import objective
 from bigmc.solvers.loop import RunContext, load
+from bigmc.solvers.sparse.chunks import candidate_columns as columns_module
 from bigmc.solvers.sparse.chunks.candidate_columns import CandidateColumns
 from bigmc.solvers.sparse.chunks.certificate import Certifier
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
+from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
 from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import most_wanted
+from bigmc.solvers.sparse.scratch import spill as spill_module
 from bigmc.solvers.sparse.scratch.row_scales import Norms, exact_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
@@ -220,6 +223,100 @@ def test_what_is_missing_waits_where_what_was_just_written_violates_more_and_the
         assert columns.missing(state, known, certified)
     finally:
         columns.close()
+
+
+def test_few_features_that_wait_are_written_at_once_where_little_is_read_for_them():
+    dataset = noisy()
+    columns = CandidateColumns(task_of(dataset), replace(ROOMY, free_bytes=100 << 20, chunk_bytes=1 << 20))
+    columns._spill = opened(dataset, 4, 0)
+    columns._spill.add(np.arange(10))
+    state = ChunkState(Coefficients.zeros(8), np.zeros(5), layers=[np.arange(10)], history=[{}])
+    state.norms = np.full(dataset.n_features, 2 * columns._task.alpha, np.float32)
+    try:
+        assert not len(columns.few_waiting(state))  # bounds, none of them known
+        for doubted, few in (([5, 60, 61, 90], [60, 61, 90]), ([60, 200], []), ([20], [20])):
+            state.doubted = np.array(doubted)
+            assert columns.few_waiting(state).tolist() == few
+        columns._plan = replace(columns._plan, most_candidates=10)
+        assert not len(columns.few_waiting(state))
+    finally:
+        columns.close()
+
+
+def test_features_that_wait_are_candidates_before_the_next_round(monkeypatch):
+    dataset, left_out, waited, after, one_round = noisy(), [], [], {}, ChunkRounds._round
+    choose, likely, few_waiting = (
+        getattr(CandidateColumns, name) for name in ("choose", "likely", "few_waiting")
+    )
+
+    def first_ten(columns, state, features):
+        return choose(columns, state, features) if state.history else [np.arange(10)]
+
+    def without_one(columns, state, norms):
+        found = likely(columns, state, norms)
+        left_out.extend(found[np.argsort(-norms[found])][2 * len(left_out) : 2][-1:])  # not the largest
+        return np.setdiff1d(found, left_out)
+
+    def noted(columns, state):
+        waited.append(few_waiting(columns, state))
+        return waited[-1]
+
+    def round_of(rounds):
+        after.setdefault(len(rounds.state.history), np.concatenate(rounds.state.layers))
+        one_round(rounds)
+
+    for name, method in (("choose", first_ten), ("likely", without_one), ("few_waiting", noted)):
+        monkeypatch.setattr(CandidateColumns, name, method)
+    monkeypatch.setattr(ChunkRounds, "_round", round_of)
+    monkeypatch.setattr(CandidateColumns, "_fits", lambda *_: True)
+    monkeypatch.setattr(columns_module, "_AT_ONCE", 1.0)
+    plan = replace(PLAN, most_candidates=400, free_bytes=10 << 20, chunk_bytes=20_000)
+    state, certificate = run(dataset, plan, alpha=0.1, tol=1e-5)
+    best = solve(dataset, alpha=0.1, tol=1e-6, memory_limit=1 << 30).certificate
+    assert len(left_out) == 1
+    assert np.isin(left_out, waited[0]).all()
+    assert np.isin(waited[0], after[1]).all()
+    assert np.isin(left_out, state.coef.features).all()
+    assert certificate.gap <= 1e-5
+    assert certificate.lower <= best.upper * (1 + 1e-9)
+    assert best.lower <= certificate.upper * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("piece", [1 << 18, 2000, 700])
+@pytest.mark.parametrize("features", [[17], [0, 399], [*range(0, 400, 9)], [5, 6, 7, 100, 101, 350]])
+def test_no_more_is_decoded_for_columns_than_is_said_before(piece, features, monkeypatch):
+    monkeypatch.setattr(spill_module, "PIECE_ENTRIES", piece)
+    dataset, features = noisy(), np.array(features)
+    written = opened(dataset, 4, 1 << 20)
+    try:
+        said, written.n_bytes = written.most_decoded(features), 0
+        written.add(features)
+        decoded = written.n_bytes // dataset.entry_bytes
+        assert dataset.column_nnz(features).sum() <= decoded <= said <= dataset.nnz
+    finally:
+        written.close()
+
+
+def test_candidates_that_are_dropped_do_not_wait_for_what_they_violated_in_the_last_pass():
+    dataset, layer, kept = noisy(), np.arange(10), np.array([*range(7), 9])
+    rounds = ChunkRounds(task_of(dataset), replace(ROOMY, free_bytes=100 << 20, chunk_bytes=1 << 20))
+    rounds._columns._spill = opened(dataset, 4, 0)
+    rounds._columns._spill.add(layer)
+    rounds._columns.worth_keeping = lambda state: kept
+    alpha, coef = rounds._task.alpha, Coefficients(np.array([9]), np.ones((1, 8)))
+    gradient = np.zeros((10, 8))
+    gradient[:7, 0] = 0.7 * alpha
+    anchor = Evaluated(coef, np.zeros(5), 1.0, gradient, np.ones(10), np.zeros(5), 1.0)
+    rounds.state = ChunkState(coef, np.zeros(5), layers=[layer], n_chunks=4, anchor=anchor)
+    rounds.state.history, rounds.state.doubted = [{}], np.array([50])
+    rounds.state.norms = np.full(dataset.n_features, 2 * alpha, np.float32)
+    try:
+        rounds._drop_candidates()
+        assert rounds.state.layers[0].tolist() == kept.tolist()
+        assert rounds.state.doubted.tolist() == [7, 8, 50]
+        assert rounds._columns.waiting(rounds.state).tolist() == [50]
+    finally:
+        rounds._columns.close()
 
 
 def test_candidates_of_no_use_make_place_for_those_that_the_next_pass_is_to_write():

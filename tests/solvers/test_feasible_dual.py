@@ -109,6 +109,26 @@ def test_a_chunk_that_cannot_make_up_for_the_others_gives_no_point_with_huge_wei
     assert all(np.abs(moved.coef.rows).max(initial=0.0) < 1e3 for moved in found)
 
 
+def test_weights_too_large_for_single_precision_are_no_dual_point(monkeypatch):
+    def without_end(task, samples, anchor, rows, parts, chunks):
+        for part in parts:
+            part.rows[:] = 1e300
+        return anchor.intercept.copy(), 0.0
+
+    monkeypatch.setattr(feasible_dual, "_minimise", without_end)
+    _, dataset = made(Weighting())
+    task = replace(task_of(dataset, None, 0.0), dtype=np.dtype(np.float32))
+    spill = Spill(dataset, None, 4, 0, None, exact_rows(dataset))
+    try:
+        spill.add(np.arange(40))
+        anchor = evaluate_by_columns(task, spill, Coefficients.zeros(task.width), np.zeros(N_CLASSES))
+        found = nearly_feasible(task, spill, anchor, 1 << 20)
+    finally:
+        spill.close()
+    assert found
+    assert all(np.isfinite(moved.rows).all() for moved in found)
+
+
 @pytest.mark.parametrize(
     ("loss", "residuals_of"), [("squared_hinge", hinge_residuals), ("log_loss", log_residuals)]
 )

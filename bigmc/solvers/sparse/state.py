@@ -86,7 +86,7 @@ class State:
     history : list of dict
         One entry per certificate.
     norms : float32 array of shape (n_features,) or None
-        Norms of the gradients at a start, until they are used.
+        Norms of the gradients at a start, until they are used, or over chunks those of the last pass.
     damping : float
         Share of the mean curvature that Newton steps add, or of that of all samples on a corrected sample.
     """

@@ -40,14 +40,13 @@ _FIRST_SHARE = 0.5
 _MISSING = 0.5
 #: Violation of such features together, in units of that of those just written, up to which they can wait.
 _CAN_WAIT = 0.5
+#: Share of all entries that may be read for those that could wait, so that the next pass is not for them.
+_AT_ONCE = 0.25
 #: Bytes of a compressed entry, about.
 _COMPRESSED = 1.5
-#: Readings of the columns that are still to come, about.
-_READINGS = 6
-#: The same of passes.
-_PASSES = 2
-#: Groups of rare features that are solved for before a pass, at most; each takes a reading of the columns,
-#: and all but one of them together this share of a pass.
+#: Readings of the columns, and passes, that are still to come, about.
+_READINGS, _PASSES = 6, 2
+#: Groups of rare features solved for before a pass, at most; all but one together take this share of it.
 _RARE_GROUPS, _RARE_READS = 3, 0.3
 
 
@@ -63,7 +62,7 @@ _AT_FIRST, _CUT, _AFTER = More(1.0, 1.1), More(2.0, 1.1), More(2.0, 1.25)
 
 
 class CandidateColumns:
-    """The candidates of a run, in layers written one after another; `State.layers` names them.
+    """The candidates of a run, in layers written one after another; `ChunkState.layers` names them.
 
     Parameters
     ----------
@@ -103,10 +102,7 @@ class CandidateColumns:
         return RoundKind.STOCHASTIC if self.by_rows(state) else RoundKind.SWEEPS
 
     def evaluate(self, point: Point, rare: RareFeatures | None = None) -> Evaluated:
-        """Return objective and gradient of the candidates at some weights; one reading of the columns.
-
-        On the way the samples of rare features are collected.
-        """
+        """Return objective and gradient of the candidates at some weights; collect rows of rare features."""
         spill = self.spill
         if self._plan.goes_by_rows(len(spill.features)):
             return evaluate_by_rows(self._task, spill, point, self._plan.row_bytes)
@@ -167,10 +163,7 @@ class CandidateColumns:
         return self._plan.writer_bytes(*self._spill.size) > 0
 
     def likely(self, state: ChunkState, norms: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return further candidates, increasing, by the norms of all gradients or estimates of them.
-
-        Those with the largest gradients come first, as many as there is memory for.
-        """
+        """Return further candidates, increasing: those of the largest norms, or estimates, that fit."""
         rank, before = norms.copy(), joined(state)
         rank[before] = 0.0
         features = np.flatnonzero(rank > np.float32(_LIKELY * self._task.alpha))
@@ -197,8 +190,8 @@ class CandidateColumns:
     def worth_keeping(self, state: ChunkState) -> NDArray[np.int64] | None:
         """Return the candidates that the columns should be written anew for, or None if that does not pay.
 
-        Once rounds have begun many of the first ones are of no use. Without them more of the others, or all,
-        stay in memory, chunks are fewer, and the next pass has places for those that it is to write.
+        Many of the first are of no use. Without them more of the others, or all, stay in memory, chunks are
+        fewer, and the next pass has places for those that it is to write.
         """
         if self._spill is None or state.anchor is None or not state.layers:
             return None
@@ -234,6 +227,13 @@ class CandidateColumns:
         least = np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha)
         return np.setdiff1d(state.doubted[state.norms[state.doubted] > least], joined(state))
 
+    def few_waiting(self, state: ChunkState) -> NDArray[np.int64]:
+        """Return the features that wait, if they fit and little is read to write their columns."""
+        new = self.waiting(state)
+        wanted, most_read = np.append(joined(state), new), _AT_ONCE * self._task.dataset.nnz
+        few = not len(new) or self.spill.most_decoded(new) <= most_read
+        return new if few and self._fits(len(wanted), int(self._entries(wanted).sum())) else new[:0]
+
     def rare_groups(self, state: ChunkState) -> int:
         """Return how many groups of rare features to solve for: none while candidates are missing."""
         if not state.history or self.by_rows(state) or len(self.waiting(state)):
@@ -262,10 +262,9 @@ class CandidateColumns:
         return union(certified.chosen, certified.measured.doubted)
 
     def with_doubted(self, state: ChunkState, features: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return these features, and others whose bounds exceed the penalty, as many as there is memory for.
+        """Return these features, and others of the largest bounds above the penalty, as many as fit.
 
-        Those of the largest bounds come first. Most are rare features, all samples of which pull the same
-        way: their bounds are close to their gradients, which only a pass more would find.
+        Most are rare, all samples of which pull the same way: the bounds are close to the gradients.
         """
         assert state.norms is not None
         norms, alpha = state.norms, np.float32(self._task.alpha)
@@ -284,8 +283,7 @@ class CandidateColumns:
 
         The next pass may write them on its way, if they fit: they can wait where those that the last one
         wrote, which are among the candidates, violate more. None waits where norms have signs: all are known
-        then, and the bound of the next pass would go by them. On categoricals it was .36 below the objective,
-        and .0099 without waiting.
+        then, and the bound of the next pass would go by them.
         """
         assert state.norms is not None
         excess = np.maximum(state.norms - np.float32((1.0 + _MISSING * self._task.tol) * self._task.alpha), 0)
@@ -303,8 +301,8 @@ class CandidateColumns:
     def known_features(self, state: ChunkState) -> NDArray[np.int64]:
         """Return the features whose gradients the next pass keeps, in increasing order.
 
-        First come those whose gradients may be too large, then those small in the last pass though their
-        bounds were not: without gradients there are bounds again. Rounds measure those of the candidates.
+        First come those that may be too large, then those small in the last pass though their bounds were
+        not: without gradients there are bounds again. Rounds measure those of the candidates.
         """
         return most_wanted(partial(self._ranks, state), self._most_gradients)
 

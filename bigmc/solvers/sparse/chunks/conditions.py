@@ -46,8 +46,10 @@ class Conditions:
 
     Attributes
     ----------
-    largest_norm, distance, violation : float
+    largest_norm, distance : float
         See `bigmc.solvers.sparse.working_set.gradient.GradientPass`.
+    violation : float
+        Largest violation of features that are no candidates, or a bound of it.
     norms : float64 array of shape (n_chosen,)
         Dual norms of the gradients that the pass kept.
     doubted : int64 array
@@ -85,11 +87,10 @@ class Conditions:
         # no gradient is further from the ball than by what scales it into it
         conversion = math.sqrt(task.n_classes) if task.objective.penalty.l1_ratio > 0 else 1.0
         distance = conversion**2 * float(np.einsum("j,j->", excess, excess, dtype=np.float64))
-        violation = float(excess.max(initial=0.0))
-        for norms, violations, distances in (kept.measures, candidates.measures):
+        violation = max(float(array.max(initial=0.0)) for array in (excess, kept.measures.violations))
+        for norms, _, distances in (kept.measures, candidates.measures):
             largest = max(largest, float(norms.max(initial=0.0)))
             distance += float(distances.sum())
-            violation = max(violation, float(violations.max(initial=0.0)))
         return cls(largest, distance, violation, kept.measures.norms, doubted)
 
 

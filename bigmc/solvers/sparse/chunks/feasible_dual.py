@@ -222,8 +222,10 @@ def _moved(
             for part in parts:
                 rows[part.layer][part.places] = part.rows
             features, changed = _changed(anchor.coef, layers, rows)
-            changed = changed.astype(task.dtype)  # more exact than the scores they are for need not be
-            return MovedSamples(frozenset(pieces), anchor.coef, features, changed, level, left)
+            with np.errstate(over="ignore"):  # more exact than the scores they are for need not be
+                changed = changed.astype(task.dtype)
+            if np.isfinite(changed).all():  # steps may have no end
+                return MovedSamples(frozenset(pieces), anchor.coef, features, changed, level, left)
     return None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from bigmc.solvers.certificate import Certificate
 from bigmc.solvers.sparse.chunks.conditions import Conditions
+from bigmc.solvers.sparse.chunks.evaluation import distance
 from bigmc.solvers.sparse.chunks.state import ChunkState
+from bigmc.solvers.sparse.chunks.task import ChunkTask
 
 
 def figures_of_round(state: ChunkState, n_passes: float) -> dict[str, float]:
@@ -23,12 +23,15 @@ def figures_of_round(state: ChunkState, n_passes: float) -> dict[str, float]:
 
 
 def figures_of_pass(
-    state: ChunkState, measured: Conditions, n_passes: float, fit_intercept: bool
+    task: ChunkTask, state: ChunkState, measured: Conditions, n_passes: float
 ) -> dict[str, float]:
-    """Return the figures of a pass, for the history."""
-    best, violation = state.anchor, measured.violation
+    """Return the figures of a pass, for the history.
+
+    The violation is that of the weights for intercept and candidates, and that of the dual point for all
+    other features, of which there is nothing else.
+    """
+    best = state.anchor
     assert best is not None
-    if fit_intercept:
-        violation = max(violation, float(np.linalg.norm(best.intercept_gradient)))
+    violation = max(distance(task, best, state.layers).violation, measured.violation)
     certificate = Certificate.of(state.lower, best.objective)
     return state.figures(certificate, n_passes, violation, measured.largest_norm)

@@ -28,7 +28,7 @@ from bigmc.solvers.sparse.chunks.certificate import Certified, Certifier, Furthe
 from bigmc.solvers.sparse.chunks.conditions import Conditions
 from bigmc.solvers.sparse.chunks.corrected_loss import Weights, descend, improve, violation_to_reach
 from bigmc.solvers.sparse.chunks.damping import RoundKind
-from bigmc.solvers.sparse.chunks.evaluation import Evaluation
+from bigmc.solvers.sparse.chunks.evaluation import Evaluation, dual_norms
 from bigmc.solvers.sparse.chunks.figures import figures_of_pass, figures_of_round
 from bigmc.solvers.sparse.chunks.pass_rule import pass_is_due
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
@@ -192,6 +192,8 @@ class ChunkRounds:
         before, n_chunks = joined(state), state.n_chunks
         # the next pass keeps gradients of those dropped: bounds of frequent ones may be far above them
         state.doubted = union(state.doubted, np.setdiff1d(before, kept))
+        if state.history and state.norms is not None:  # those of the last pass: they violate no more
+            state.norms[before] = dual_norms(self._task, state.anchor, state.layers)
         if self._take([kept]):
             return self._evaluate()
         state.anchor = state.anchor.of_features(before, kept)
@@ -227,6 +229,8 @@ class ChunkRounds:
             wanted = self._columns.with_doubted(state, union(known, before))
             if self._columns.missing(state, known if len(certified.written) else wanted, certified):
                 self._take(self._columns.choose(state, wanted))
+            elif len(few := self._columns.few_waiting(state)):
+                self._take([*state.layers, few])
             new, rewritten = np.setdiff1d(joined(state), before), self._columns.spill is not spill
             state.past = past_rounds(state, len(new))
             if norms is Norms.ROUGH or rewritten or not np.isin(new, certified.chosen).all():
@@ -250,7 +254,7 @@ class ChunkRounds:
         return certified
 
     def _record(self, measured: Conditions) -> None:
-        figures = figures_of_pass(self.state, measured, self._passes, self._task.fit_intercept)
+        figures = figures_of_pass(self._task, self.state, measured, self._passes)
         self.state.history.append(figures)
         self._task.context.progress(pass_progress(figures, self._max_passes))
 

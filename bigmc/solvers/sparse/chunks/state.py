@@ -56,8 +56,7 @@ class ChunkState(State):
     least_damping : float
         Minimum of the damping: rounds with less of it led to worse weights.
     own_damping : float32 array of shape (n_candidates,)
-        Factors of the damping for each candidate where rounds take stochastic steps; ignored if there are
-        fewer than candidates.
+        Factor of the damping of each candidate in rounds over chunks; all are 1 if there are fewer.
     scale : float
         Scale that made the last dual point feasible.
     anchor : Evaluated or None

@@ -239,6 +239,14 @@ class Spill:
             for watch in seen_by:
                 watch.finish()
 
+    def most_decoded(self, features: NDArray[np.int64]) -> int:
+        """Return the entries decoded at most to write the columns of increasing `features`, one at least.
+
+        Each is decoded with those up to the next, where that is less than what is decoded at once.
+        """
+        up_to_next = np.add.reduceat(self._dataset.column_nnz()[: features[-1] + 1], features)
+        return int(np.minimum(up_to_next, PIECE_ENTRIES * self._dataset.n_shards).sum())
+
     def decoded(self, s: int) -> Iterator[Block]:
         """Decode all columns of a shard."""
         return self._blocks(self._dataset.shards[s], None)
