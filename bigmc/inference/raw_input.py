@@ -145,7 +145,7 @@ def _most_held(parts: Sequence[Part], hints: ReadHints) -> int:
     limit = hints.record_limit
     if held and limit is not None:
         try:
-            limit.check_held(parts[largest].path, held[largest])
+            limit.check_held(parts[largest].path, held[largest], parts[largest].footer_bytes)
         except MemoryLimitError:
             # Footers only have the sizes of columns; too long texts in them would fail later.
             if parts[largest].format == "parquet" and hints.columns:

@@ -102,7 +102,7 @@ class Load:
 
     Sorting a shard by counting takes some bytes for each of the `n_features`; `names` says whether names of
     hashed features are counted, and `dense` whether every feature is a numeric column, so that batches grow
-    less than texts. Each worker needs `record_bytes` for the longest record, or the largest columns of
+    less than texts. Each worker needs `record_bytes` for the longest record, or the largest pages of
     Parquet, and `footer_bytes` for the largest footer; `parquet` says whether there is any to decode. The
     distinct labels take `label_bytes` in each worker and then once for all; 0 before they are counted.
 
@@ -176,7 +176,8 @@ class Load:
 
     def __str__(self) -> str:
         labels = f", {format_bytes(self.label_bytes)} of labels" if self.label_bytes else ""
-        records = f", {format_bytes(self.record_bytes)} for the longest record" if self.record_bytes else ""
+        longest = "largest pages of Parquet" if self.parquet else "longest record"
+        records = f", {format_bytes(self.record_bytes)} for the {longest}" if self.record_bytes else ""
         large = self.footer_bytes > UNTOLD_BYTES
         footers = f", {format_bytes(self.footer_bytes)} for a footer of Parquet" if large else ""
         columns = f", {self.n_columns:,} columns" if self.column_bytes else ""

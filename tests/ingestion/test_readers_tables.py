@@ -281,6 +281,54 @@ def test_long_texts_beside_short_values_are_streamed(tmp_path, monkeypatch):
     assert max(batch.nbytes for batch in found) < table.nbytes / 10
 
 
+@pytest.mark.parametrize("encoded", [False, True], ids=["plain", "dictionary"])
+def test_large_pages_are_counted(tmp_path, encoded):
+    """As of DuckDB and fastparquet, whose pages have up to 100 and 500 MB: taken for pages of 1 MiB."""
+    texts = [f"{i:0500d}" for i in range(8000)]
+    table = pa.table(dict.fromkeys("abc", texts) | {"y": range(8000)})
+    large = {"data_page_size": 1 << 30, "dictionary_pagesize_limit": 1 << 30}
+    pq.write_table(table, tmp_path / "large.parquet", use_dictionary=encoded, **large)
+    pq.write_table(table, tmp_path / "usual.parquet", use_dictionary=encoded)
+
+    def resident(name, columns):
+        (part,) = scan(expand_sources(tmp_path / name), hints=ReadHints(columns=columns))
+        return part.longest
+
+    assert 4_032_000 < resident("large.parquet", ["a"]) < 4_100_000  # 500 bytes each and their lengths
+    assert 4_032_000 < resident("large.parquet", ["a", "b", "c", "y"]) < 4_100_000  # column by column
+    assert resident("usual.parquet", ["a", "y"]) < (2 << 20) + 40_000
+
+
+def test_large_pages_are_read_column_by_column(tmp_path, monkeypatch):
+    """If open at once they would take more."""
+    texts = [f"{i:0500d}" for i in range(8000)]
+    table = pa.table(dict.fromkeys("abcd", texts))
+    pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False, data_page_size=1 << 30)
+    (part,) = scan(expand_sources(tmp_path / "t.parquet"))
+    request = ReadRequest(table.column_names, 1 << 18, reader_bytes=parquet.DECODED * part.longest)
+    read_row_group, read_at_once = pq.ParquetFile.read_row_group, []
+
+    def counted(file, group, columns, **options):
+        read_at_once.append(len(columns))
+        return read_row_group(file, group, columns=columns, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    assert pa.Table.from_batches([batch.table for batch in read(part, request)]).equals(table)
+    assert read_at_once == [1] * 4
+
+
+@pytest.mark.parametrize("header", [b"\x16", b"\x15\x06\x16", b"\xff" * 32, bytes(32)])
+def test_a_damaged_page_is_an_error_when_it_is_read(tmp_path, header):
+    path, texts = tmp_path / "t.parquet", [f"{i:0500d}" for i in range(8000)]
+    pq.write_table(pa.table({"a": texts}), path, use_dictionary=False)
+    with path.open("r+b") as file:
+        file.seek(pq.read_metadata(path).row_group(0).column(0).data_page_offset)
+        file.write(header)
+    (part,) = scan(expand_sources(path))
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        list(read(part, ReadRequest(["a"], 1 << 20)))
+
+
 def test_nothing_of_a_closed_file_waits_for_the_collection_of_cycles(tmp_path):
     """Of thousands of files the footers would stay in memory: collections are rare in commands."""
     for i in range(3):

@@ -300,6 +300,7 @@ def test_other_problems_go_other_ways(other):
         (400_000, 1200, 30, 0.001),
         (2_000, 40_000, 20, 0.01),
         (20_000, 3000, 3, 0.05),
+        (24_000, 1200, 700, 0.001),
     ],
 )
 def test_blocks_fit_into_the_memory_they_are_planned_for(n_rows, n_features, n_classes, density):
@@ -311,7 +312,7 @@ def test_blocks_fit_into_the_memory_they_are_planned_for(n_rows, n_features, n_c
 
     def make(memory_limit):
         options = {**RIDGE, "memory_limit": memory_limit, "tol": 1e-3, "max_passes": 3}
-        return run_of(data, ridge=0.1, engine=ThreadEngine(1), **options)
+        return run_of(data, ridge=0.1, engine=ThreadEngine(1), fit_intercept=True, **options)
 
     sizes = range(20 << 20, 200 << 20, 1 << 20)
     limit = next(size for size in sizes if (plan := plan_blocks(make(size))) and len(plan.blocks) <= 4)

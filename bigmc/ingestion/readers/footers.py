@@ -64,7 +64,8 @@ def check_footers(paths: Sequence[str], limit: RecordLimit | None = None) -> Non
         )
     if limit is not None and any(sizes):
         largest = max(range(len(sizes)), key=lambda i: int(sizes[i] or 0))
-        limit.check_held(paths[largest], int(sizes[largest]))
+        n_bytes = int(sizes[largest])
+        limit.check_held(paths[largest], n_bytes, n_bytes)
 
 
 def _read_all(files: Sequence[tuple[str, bytes | None]], writer: int) -> None:

@@ -25,6 +25,7 @@ from bigmc.ingestion.readers.base import (
 )
 from bigmc.ingestion.readers.footers import bytes_in_memory
 from bigmc.ingestion.readers.nested import select, with_fields
+from bigmc.ingestion.readers.pages import open_bytes, page_bytes_of
 from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
 from bigmc.ingestion.readers.row_ranges import Rows, cut, rows_between
 from bigmc.ingestion.readers.utf8 import is_string, undecodable_rows
@@ -41,12 +42,6 @@ _PAGE_BUFFER = 1 << 20
 _LOOK_ROWS = 64
 _MAX_BATCH_ROWS = 1 << 16
 _FEW_ROWS = 8
-
-PAGE_BYTES = 1 << 20
-"""Maximum bytes of a page of short values with the known writers."""
-
-PAGE_VALUES = 1024
-"""Maximum number of long values of a page: writers check its size after this many."""
 
 DECODED = 3
 """Bytes held per byte of a column chunk that is read as a whole: encoded, decoded, and written to a file."""
@@ -132,13 +127,15 @@ def _longest_text(batch: pa.RecordBatch) -> tuple[int, int]:
 
 
 def longest_text(path: str, names: Sequence[str]) -> tuple[int, int]:
-    """Return the row and the bytes of the longest text of some columns of a file, a few rows at a time."""
-    done, longest_text = 0, (0, 0)
+    """Return the row and the bytes of the longest text of some columns of a file, with one page in memory."""
+    longest_text = (0, 0)
     with _open(path) as file, _refusing(path):
-        for batch in file.iter_batches(batch_size=_FEW_ROWS, columns=list(names), use_threads=False):
-            row, longest = _longest_text(plain_columns(select(batch, list(names))))
-            longest_text = max(longest_text, (done + row, longest), key=lambda text: text[1])
-            done += batch.num_rows
+        for name in names:
+            done = 0
+            for batch in file.iter_batches(batch_size=_FEW_ROWS, columns=[name], use_threads=False):
+                row, longest = _longest_text(plain_columns(select(batch, [name])))
+                longest_text = max(longest_text, (done + row, longest), key=lambda text: text[1])
+                done += batch.num_rows
     return longest_text
 
 
@@ -166,8 +163,10 @@ class ParquetFormat:
     ) -> list[Part]:
         parts: list[Part] = []
         status, footer = status_of(source.path), bytes_in_memory(metadata)
+        every = range(metadata.num_row_groups)
+        page_bytes = page_bytes_of(source.path, map(metadata.row_group, every), columns)
         start = row = part_row = n_bytes = 0
-        for group in range(metadata.num_row_groups):
+        for group in every:
             entry = metadata.row_group(group)
             row += entry.num_rows
             n_bytes += entry.total_byte_size
@@ -176,7 +175,9 @@ class ParquetFormat:
                 groups = range(start, group + 1)
                 entries = (metadata.row_group(g) for g in groups)
                 # reading takes all open pages, or one whole column
-                resident = max(min(_pages(e, columns), _largest_column(e, columns)) for e in entries)
+                resident = max(
+                    min(open_bytes(e, columns, page_bytes), _largest_column(e, columns)) for e in entries
+                )
                 parts.append(
                     Part(
                         path=source.path,
@@ -233,16 +234,6 @@ def _leaves(metadata: Any, columns: Sequence[str] | None) -> list[int]:
     return [i for i, path in enumerate(paths) if path in wanted or path.split(".")[0] in wanted]
 
 
-def _pages(entry: Any, columns: Sequence[int]) -> int:
-    """Return the bytes of the largest pages of the columns of a row group, all of them open at once."""
-    total = 0
-    for i in columns:
-        column = entry.column(i)
-        size = column.total_uncompressed_size
-        total += min(size, max(PAGE_BYTES, PAGE_VALUES * size // max(1, column.num_values)))
-    return total
-
-
 def _largest_column(entry: Any, columns: Sequence[int]) -> int:
     return max((entry.column(i).total_uncompressed_size for i in columns), default=0)
 
@@ -256,8 +247,10 @@ def _batches(
     """
     leaves = _leaves(file.metadata, wanted)
     groups = range(part.start, min(part.stop, file.metadata.num_row_groups))
-    pages = max((_pages(file.metadata.row_group(group), leaves) for group in groups), default=0)
-    columns = max((_largest_column(file.metadata.row_group(group), leaves) for group in groups), default=0)
+    entries = [file.metadata.row_group(group) for group in groups]
+    page_bytes = page_bytes_of(part.path, entries, leaves)
+    pages = max((open_bytes(entry, leaves, page_bytes) for entry in entries), default=0)
+    columns = max((_largest_column(entry, leaves) for entry in entries), default=0)
     if 2 * pages > max(request.reader_bytes, DECODED * columns):
         for group in groups:
             for batch in _by_columns(file, part.path, group, wanted, request):

@@ -73,11 +73,18 @@ class RecordLimit:
             n_bytes,
         )
 
-    def check_held(self, path: str, n_bytes: int) -> None:
-        """Raise `MemoryLimitError`, naming the limit needed, if an open Parquet file takes too many bytes."""
-        if n_bytes > UNTOLD_BYTES and self.base + n_bytes > self.memory:
-            raise MemoryLimitError(
-                f"{path}: reading its many columns and row groups takes {format_bytes(n_bytes)}, "
-                f"too much for a memory limit of {format_bytes(self.memory)}",
-                f"give --memory {-(-(self.base + n_bytes) // 10**6)}MB or more, or write fewer row groups",
-            )
+    def check_held(self, path: str, n_bytes: int, footer_bytes: int) -> None:
+        """Raise `MemoryLimitError`, naming the limit needed, if an open Parquet file takes too many bytes.
+
+        `footer_bytes` of them are for its footer, the others for the pages of its columns.
+        """
+        if n_bytes <= UNTOLD_BYTES or self.base + n_bytes <= self.memory:
+            return
+        many = 2 * footer_bytes > n_bytes
+        what = "its many columns and row groups" if many else "its large pages"
+        raise MemoryLimitError(
+            f"{path}: reading {what} takes {format_bytes(n_bytes)}, "
+            f"too much for a memory limit of {format_bytes(self.memory)}",
+            f"give --memory {-(-(self.base + n_bytes) // 10**6)}MB or more, "
+            f"or write {'fewer' if many else 'smaller'} row groups",
+        )

@@ -257,9 +257,7 @@ class DualDescent:
         Where an intercept is not penalised dual variables are first made feasible, see `excess_of`.
         """
         if self._rows.constant:
-            excess = excess_of(self._duals)
-            for lo in range(0, len(self._duals), ROWS_AT_ONCE):  # no second copy of all duals
-                excess.take_off(self._duals[lo : lo + ROWS_AT_ONCE])
+            excess_of(self._duals).take_off(self._duals)
         self._coef[:], self._change = 0.0, None
         add_up(self._visited, self._rows, self._duals, self._coef, self._engine)
         self._coef[-1] = 0.0

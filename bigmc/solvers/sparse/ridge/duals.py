@@ -21,6 +21,9 @@ ROWS_AT_ONCE = 4096
 _PIECE_SCORES = 1 << 20
 """Scores of samples that are computed at once, at most: with thousands of classes, those of `ROWS_AT_ONCE`
 samples are new memory every time, whose pages take longer than the scores."""
+_SCALED_AT_ONCE = 1 << 16
+"""Dual variables that are scaled at once, at most: their copies stay in the cache. Those of a block of 5,000
+classes took as much memory again as the block."""
 _WORK_AT_ONCE = 200_000_000
 """Products of entries and classes between two looks at the clock, where there is a time to end: about a tenth
 of a second."""
@@ -37,9 +40,11 @@ class Excess(NamedTuple):
     down: NDArray[np.float32]
 
     def take_off(self, duals: NDArray[np.float32]) -> None:
-        """Scale the dual variables of some samples, shape (n_some, n_classes), down by them."""
-        duals -= np.maximum(duals, 0.0) * self.up
-        duals -= np.minimum(duals, 0.0) * self.down
+        """Scale the dual variables of some samples, shape (n_some, n_classes), down by them, in place."""
+        for places in slabs(len(duals), max(1, _SCALED_AT_ONCE // duals.shape[1])):
+            some = duals[places]
+            some -= np.maximum(some, 0.0) * self.up
+            some -= np.minimum(some, 0.0) * self.down
 
 
 def excess_of(duals: NDArray[np.float32]) -> Excess:
