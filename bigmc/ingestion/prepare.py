@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from bigmc.engine.processes import tidy, trim_if_full
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.date_columns import DATE_PARTS
 from bigmc.ingestion.columns.features import FeatureSpec
@@ -95,10 +94,7 @@ def job_of(
         features.check_types(columns)
         check_weight_type(columns, options.weight)
         check_group_type(columns, recipe.group)
-        completed = _with_table_columns(features, sources, hints)
-        if completed is not features:
-            tidy()  # after the last batch
-        recipe = replace(recipe, features=completed)
+        recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 
 
@@ -343,8 +339,5 @@ def _table_batches(
 ) -> Iterator[pa.RecordBatch]:
     request = ReadRequest(columns, on_bad_row="quarantine")
     parts = scan(sources, hints=replace(hints, columns=columns))
-    for part in parts:
-        for batch in read(part, request, sources=sources):
-            if batch.table.num_rows:
-                yield batch.table
-            trim_if_full()  # thousands of columns leave pieces in the heap into which those of no batch fit
+    batches = (batch.table for part in parts for batch in read(part, request, sources=sources))
+    return (table for table in batches if table.num_rows)

@@ -174,14 +174,14 @@ def test_bad_rows_in_the_middle_of_many(tmp_path):
         assert [r.row for b in batches for r in b.rejects] == np.flatnonzero(kind > 0).tolist()
 
 
-def test_many_columns_are_read_some_at_a_time(tmp_path, monkeypatch):
+def test_many_columns_are_parsed_like_few(tmp_path, monkeypatch):
     names = [f"c{j}" for j in range(7)]
     lines = [[f"{i}.{j}" if j % 3 else f'x, "{i}"\n' for j in range(7)] for i in range(50)]
     text = io.StringIO()
     csv.writer(text).writerows([names, *lines[:20], ["too", "short"], *lines[20:]])
     path = tmp_path / "t.csv"
     path.write_text(text.getvalue())
-    monkeypatch.setattr(delimited, "_COLUMNS_AT_ONCE", 3)
+    monkeypatch.setattr(delimited, "_MANY_COLUMNS", 3)
     for chosen in (names, names[::-2]):
         _, batches = everything(path, on_bad_row="quarantine", columns=chosen)
         assert rows_of(batches) == [tuple(line[names.index(c)] for c in chosen) for line in lines]

@@ -29,7 +29,7 @@ from bigmc.ingestion.columns.number_columns import Numbers
 from bigmc.ingestion.columns.sample_weights import bad_weights, weights_of
 from bigmc.ingestion.hashing.categories import Categories
 from bigmc.ingestion.hashing.feature_names import LEAST_CAPACITY, NameCounter
-from bigmc.ingestion.memory import FEW_COLUMNS, PIECES_OF_CATEGORIES, Shares
+from bigmc.ingestion.memory import PIECES_OF_CATEGORIES, Shares
 from bigmc.ingestion.parts.scan import Batch, Part, ReadRequest, read
 from bigmc.ingestion.readers.base import keep_matrix
 from bigmc.ingestion.readers.rejects import Reject, rejects_table
@@ -135,10 +135,8 @@ class PartWriter:
                 self._count_names(ready)
             elif self._names:
                 names = helpers.submit(self._count_names, ready)
-            # thousands of columns leave pieces in the heap into which those of no batch fit
-            leaves_pieces = batch.table is not None and batch.table.num_columns > FEW_COLUMNS
             for split, some, table in self._pieces(batch, ready.samples):
-                if writer.add(split, some, table) or leaves_pieces:
+                if writer.add(split, some, table):
                     trim_if_full()
             yield n_rows, batch.n_bytes
         if names is not None:
