@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import pyarrow.parquet as pq
 import pytest
 
 import bigmc
-from bigmc import api
+from bigmc import api, cli
 from bigmc.cli.screen import Course, Screen
 from bigmc.progress import Progress
 
@@ -86,6 +87,55 @@ def test_metrics_are_openmetrics_text(run, tmp_path):
     assert values['bigmc_run_succeeded{command="train sparse"}'] == 1
     assert values['bigmc_gap{command="train sparse"}'] >= 0
     assert values['bigmc_run_peak_memory_bytes{command="train sparse"}'] > 1e6
+
+
+EVERY_COMMAND = {
+    "demo": "--to demo",
+    "fit": "in.jsonl --to fitted --text text --label label --time 1s",
+    "ingest": "in.jsonl --to ingested --text text --label label",
+    "train": "sparse d --to trained --alpha 1e-2",
+    "path": "d --to path --alphas 2",
+    "evaluate": "m d --to m.json",
+    "predict": "m in.jsonl --to predicted",
+    "inspect": "m",
+    "explain": "m aaa",
+    "report": "m --to m.html",
+    "export": "m --to m.md",
+    "publish": "m.json --to published",
+    "info": "m",
+    "verify": "m",
+    "warm": "",
+}
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND)
+def test_every_command_writes_metrics_and_a_log(command, run, made, monkeypatch, tmp_path):
+    for slow in ("bigmc.api.warm", "bigmc.cli.demo.run"):
+        monkeypatch.setattr(slow, lambda *_, **__: {})
+    api.evaluate("m", "d", to="m.json", overwrite=True)
+    asked = [command, *EVERY_COMMAND[command].split()]
+    status, _, err = run([*asked, "--metrics", tmp_path / "figures", "--log", "json"])
+    events = [json.loads(line)["event"] for line in err.splitlines()]
+    assert (status, events[0], events[-1]) == (0, "start", "end")
+    name = " ".join(asked[: 2 if command == "train" else 1])
+    assert f'bigmc_run_succeeded{{command="{name}"}} 1.0' in (tmp_path / "figures").read_text()
+
+
+def test_these_are_all_commands():
+    assert sorted(EVERY_COMMAND) == sorted(cli.app.list_commands(click.Context(cli.app)))
+
+
+def test_metrics_say_that_a_damaged_model_was_found(run, made, tmp_path):
+    damaged = bytearray((made / "m").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / "damaged").write_bytes(damaged)
+    for file in ("first", "again"):
+        asked = f"verify {tmp_path / 'damaged'} --metrics {tmp_path / file}"
+        status, out, err = run(asked + " --log json" * (file == "again"))
+        assert status == 1
+        assert "damaged" in out
+        assert 'bigmc_run_succeeded{command="verify"} 0.0' in (tmp_path / file).read_text()
+    assert [json.loads(line)["event"] for line in err.splitlines()] == ["start", "error"]
 
 
 @pytest.mark.parametrize("link", [shutil.copy, os.link, os.symlink])
