@@ -149,6 +149,12 @@ def test_metrics_replace_no_other_file(run, made, other, link, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["figures"]
 
 
+def test_metrics_of_a_folder_that_is_missing_are_refused_first_and_by_their_name(run, tmp_path):
+    status, _, err = run(f"predict m in.jsonl --to {tmp_path / 'p'} --metrics {tmp_path / 'no' / 'figures'}")
+    assert (status, "create it, or give another --metrics" in err) == (1, True)
+    assert not (tmp_path / "p").exists()
+
+
 def test_metrics_replace_those_of_before_and_not_the_result(run, tmp_path):
     file, to = tmp_path / "figures", tmp_path / "p.parquet"
     file.write_bytes(b"")
@@ -190,6 +196,20 @@ def test_options_come_from_the_line_the_environment_and_a_file_in_this_order(run
     assert run(f"predict m in.jsonl --to {tmp_path / 'p.jsonl'}")[2] == ""
     assert "score_a" in json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])
     assert api.load_model(tmp_path / "3").model_.params["max_passes"] == 7
+
+
+def test_workers_are_those_of_the_first_place_that_names_any(run, monkeypatch, tmp_path):
+    """Threads set for a machine are in no conflict with a scheduler on the line, nor the reverse."""
+    config = tmp_path / "bigmc.toml"
+    config.write_text("threads = 1\n")
+    monkeypatch.setenv("BIGMC_THREADS", "1")
+    assert "no scheduler file" in run("evaluate m d --scheduler-file s.json")[2]
+    monkeypatch.delenv("BIGMC_THREADS")
+    monkeypatch.setenv("BIGMC_SCHEDULER_FILE", "s.json")
+    assert "no scheduler file" in run(f"--config {config} evaluate m d")[2]
+    assert run("evaluate m d --threads 1")[0] == 0
+    status, _, err = run("evaluate m d --threads 1 --scheduler-file s.json")
+    assert (status, "give only one of" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

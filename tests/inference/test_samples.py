@@ -236,7 +236,13 @@ def test_files_are_named_by_a_pattern_an_address_or_paths(trained, tmp_path):
     for name, part in zip(names, (TEXTS[:4], TEXTS[4:]), strict=True):
         pq.write_table(pa.table({"text": part}), name)
     expected = trained[0].decision_function(TEXTS)
-    for files in (f"{tmp_path}/*.parquet", f"file://{tmp_path}/*.parquet", str(tmp_path), names, tuple(names)):
+    for files in (
+        f"{tmp_path}/*.parquet",
+        f"file://{tmp_path}/*.parquet",
+        str(tmp_path),
+        names,
+        tuple(names),
+    ):
         np.testing.assert_array_equal(trained[0].decision_function(files), expected)
     with pytest.raises(bigmc.errors.DataError, match="give texts as a list"):
         trained[0].predict("good apples? [some]")
