@@ -211,6 +211,16 @@ def test_one_dict_and_what_has_no_length_are_no_samples(trained, samples, kind, 
             call(samples())
 
 
+@pytest.mark.filterwarnings("ignore:stopped after")
+def test_what_a_model_of_arrays_can_tell_instead_is_true():
+    """Boosted models have no ``coef_``."""
+    X = np.arange(40.0)[:, np.newaxis]
+    model = bigmc.MultiBoostClassifier(n_rounds=3, max_depth=1).fit(X, X[:, 0] > 20)
+    with pytest.raises(bigmc.errors.DataError, match=r"bigmc\.inspect lists"):
+        model.explain(X[0])
+    assert any(found["features"] for found in bigmc.inspect(model)["classes"])
+
+
 class Sequence:
     """What has a length and items, as a data set of Hugging Face or a column of it, and is no list."""
 

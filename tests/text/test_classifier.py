@@ -171,7 +171,7 @@ def test_functions_take_a_fitted_classifier_as_they_take_its_file(tmp_path, monk
     bigmc.predict(model, table, "predicted.csv", proba=True)
     np.testing.assert_array_equal(pd.read_csv("predicted.csv")["predicted_label"], model.predict(texts))
     expected = model.predict_proba(texts)
-    np.testing.assert_allclose(bigmc.to_sklearn(model).predict_proba(texts), expected, atol=1e-9)
+    np.testing.assert_allclose(bigmc.to_sklearn(model).predict_proba(texts), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", [TextClassifier(), bigmc.SparseClassifier(), 5, TextClassifier])
