@@ -415,6 +415,7 @@ def test_the_commands(source, bucket, tmp_path, monkeypatch, capsys):
         f"inspect {bucket}/m.model",
         f"info {bucket}/m.model",
         f"verify {bucket}/d.bigmc",
+        f"fit {bucket}/d.bigmc --to fitted.model --report {bucket}/fitted.html --time 1s",
     ):
         monkeypatch.setattr(sys, "argv", ["bigmc", *command.split(), "--json"])
         with pytest.raises(SystemExit) as exit_:
@@ -422,3 +423,4 @@ def test_the_commands(source, bucket, tmp_path, monkeypatch, capsys):
         out, err = capsys.readouterr()
         assert not exit_.value.code, err
         assert json.loads(out)
+    assert b"</html>" in Address(f"{bucket}/fitted.html").read()

@@ -18,7 +18,7 @@ from bigmc.options.inference import EvaluateKeywords, EvaluateOptions, ReportKey
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    from bigmc.estimators import Classifier
+    from bigmc.api.resolve import AnyModel
     from bigmc.inference.evaluation.labelled import LabelledInput
     from bigmc.inference.evaluation.saved_sums import SavedSums
     from bigmc.inference.raw_input import RawInput
@@ -35,7 +35,7 @@ REPORTED_CONFUSION = 1000
 
 
 def evaluate(
-    model: str | Path | Model | Classifier,
+    model: AnyModel,
     dataset: Any,
     *,
     label: Any = None,
@@ -213,7 +213,7 @@ def _identity(data: Dataset | RawInput, asked: EvaluateOptions) -> tuple[str, st
 
 
 def report(
-    model: str | Path | Model | Classifier,
+    model: AnyModel,
     to: str | Path,
     *,
     fitted: FitResult | None = None,

@@ -13,12 +13,11 @@ from bigmc.printable import printable
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-    from bigmc.estimators import Classifier
-    from bigmc.model import Model
+    from bigmc.api.resolve import AnyModel
     from bigmc.store.dataset import Dataset
 
 
-def to_sklearn(model: str | Path | Model | Classifier) -> Pipeline:
+def to_sklearn(model: AnyModel) -> Pipeline:
     """Return a linear model as a fitted pipeline of scikit-learn's own classes.
 
     :func:`bigmc.export.sklearn_pipeline.to_sklearn` describes the pipeline and the supported models.
@@ -34,7 +33,7 @@ def to_sklearn(model: str | Path | Model | Classifier) -> Pipeline:
 
 
 def export(
-    model: str | Path | Model | Classifier,
+    model: AnyModel,
     to: str | Path,
     *,
     dataset: str | Path | Dataset | None = None,

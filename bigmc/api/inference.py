@@ -17,16 +17,15 @@ from bigmc.options.inference import PredictKeywords, PredictOptions
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
-    from bigmc.estimators import Classifier
+    from bigmc.api.resolve import AnyModel
     from bigmc.inference.dataset_input import DatasetInput
     from bigmc.inference.explain import Explanation
     from bigmc.inference.raw_input import RawInput
     from bigmc.inference.results import Inspection, PredictResult
-    from bigmc.model import Model
 
 
 def predict(
-    model: str | Path | Model | Classifier,
+    model: AnyModel,
     source: Any,
     to: str | Path,
     *,
@@ -128,7 +127,7 @@ def _rows_to_predict(source: Any, asked: PredictOptions) -> DatasetInput | RawIn
     return RawInput(expand_sources(source, asked))
 
 
-def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection:
+def inspect(model: AnyModel, top: int = 20) -> Inspection:
     """Return the features with the largest weights for each class.
 
     Parameters
@@ -152,9 +151,7 @@ def inspect(model: str | Path | Model | Classifier, top: int = 20) -> Inspection
     return inspection.inspect(model_of(model), top)
 
 
-def explain(
-    model: str | Path | Model | Classifier, sample: str | Mapping[str, Any], top: int = 10
-) -> Explanation:
+def explain(model: AnyModel, sample: str | Mapping[str, Any], top: int = 10) -> Explanation:
     """Return which words, or other named features, of one sample speak for which class.
 
     Parameters

@@ -5,35 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bigmc import budget
 from bigmc.engine import EngineLike, Resources, opened
-from bigmc.errors import DataError
+from bigmc.errors import DataError, ModelError
 from bigmc.progress import ProgressCallback
 
 if TYPE_CHECKING:
-    from bigmc.estimators import Classifier
     from bigmc.model import Model, ModelSource
     from bigmc.store.files.outputs import Output
+
+    class FittedClassifier(Protocol):
+        """A classifier of bigmc, of texts too, after `fit`."""
+
+        @property
+        def model_(self) -> Model:
+            """The fitted model."""
+
+    AnyModel = str | Path | Model | FittedClassifier
 
 Size = str | int | None
 
 
-def model_of(model: str | Path | Model | Classifier) -> Model:
-    """Return a model, the model of a fitted classifier, or the model in a file."""
+def model_of(model: AnyModel) -> Model:
+    """Return a model, the model of a fitted classifier, or the model in a file.
+
+    `ModelError` if it is none of these.
+    """
+    from bigmc.model import Model
     from bigmc.model import load_model as load
     from bigmc.store.files.object_store import local_file
 
     if not isinstance(model, str | Path):
-        own: Model = getattr(model, "model_", model)
+        own = getattr(model, "model_", model)
+        if not isinstance(own, Model):
+            said = f"a {type(model).__name__} that is not fitted, or no model of bigmc"
+            raise ModelError(said, "give the path of a model, what bigmc.load_model returns, or fit it first")
         return own
     with local_file(model) as file:
         return load(file)
 
 
 @contextmanager
-def model_source(model: str | Path | Model | Classifier) -> Iterator[ModelSource]:
+def model_source(model: AnyModel) -> Iterator[ModelSource]:
     """Yield the source of a model; a model given by its path is not read yet."""
     from bigmc.model import ModelSource
     from bigmc.store.files.object_store import local_file
@@ -66,14 +81,14 @@ def local_folder(path: str | Path, what: str) -> Path:
     return Path(path)
 
 
-def place_of(path: Path) -> Output:
-    """Return the output of a small file that a command writes beside its result.
+def place_of(path: str | Path, option: str = "--to") -> Output:
+    """Return the output of a small file that a command writes beside its result, named by an option.
 
     `DataError` if it is a folder, or its folder does not exist.
     """
     from bigmc.store.files.outputs import Output
 
-    return Output.at(path)
+    return Output.at(path, option)
 
 
 def writes_to_stdout(to: str) -> bool:

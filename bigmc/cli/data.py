@@ -71,7 +71,9 @@ def info(asked: Place) -> None:
     """Describe a dataset or a model."""
     from bigmc import api
 
-    show(api.info(asked.path), asked)
+    with Screen():
+        result = api.info(asked.path)
+    show(result, asked)
 
 
 @as_command
@@ -79,10 +81,11 @@ def verify(asked: Place) -> None:
     """Check every byte of a dataset or a model against its manifest."""
     from bigmc import api
 
-    problems = api.verify(asked.path)
-    show({"path": asked.path, "sound": not problems, "problems": problems}, asked)
-    if problems:
-        raise click.exceptions.Exit(1)
+    with Screen():
+        problems = api.verify(asked.path)
+        show({"path": asked.path, "sound": not problems, "problems": problems}, asked)
+        if problems:
+            raise click.exceptions.Exit(1)  # inside: metrics and log say that it failed
 
 
 @as_command

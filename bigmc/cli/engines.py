@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import click
+from click.core import ParameterSource
 
 from bigmc.cli.arguments import Working
 from bigmc.cli.screen import Screen
 from bigmc.progress import ProgressCallback
+
+_PLACES: Sequence[ParameterSource | None] = (
+    ParameterSource.COMMANDLINE,
+    ParameterSource.ENVIRONMENT,
+    ParameterSource.DEFAULT_MAP,
+)
+"""Where options are set, as ``docs/cli.md`` orders them; the last is the file of ``--config``."""
 
 
 class Means(TypedDict):
@@ -47,19 +55,30 @@ def working(asked: Working) -> Iterator[Session]:
 @contextmanager
 def workers(asked: Working) -> Iterator[Any]:
     """Yield the engine to work with; a connection to a scheduler is closed at the end."""
-    cluster = asked.scheduler if asked.scheduler_file is None else asked.scheduler_file
-    if cluster is None:
+    named = _named_first({name: getattr(asked, name) for name in ("threads", "scheduler", "scheduler_file")})
+    if len(named) > 1:
+        raise click.BadParameter("give only one of --threads, --scheduler and --scheduler-file")
+    if not named or "threads" in named:
         from bigmc.engine import ThreadEngine
 
-        yield ThreadEngine(asked.threads)
+        yield ThreadEngine(named.get("threads"))
         return
-    if [asked.threads, asked.scheduler, asked.scheduler_file].count(None) < 2:
-        raise click.BadParameter("give only one of --threads, --scheduler and --scheduler-file")
     from bigmc.engine import opened
 
-    with opened(cluster) as engine:
+    with opened(*named.values()) as engine:
         # A lost connection is reported in one line, by the command.
         for name in list(logging.root.manager.loggerDict):
             if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         yield engine
+
+
+def _named_first(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given ones of several options from the first place that sets any of them.
+
+    So ``--scheduler`` on the command line is not in conflict with ``BIGMC_THREADS`` of an image.
+    """
+    source_of = click.get_current_context().get_parameter_source
+    given = {name: value for name, value in options.items() if value is not None}
+    places = {name: _PLACES.index(source_of(name)) for name in given}
+    return {name: value for name, value in given.items() if places[name] == min(places.values())}

@@ -109,7 +109,7 @@ def fit(asked: Fit) -> None:
 
     ingest = [item.name for item in fields(IngestOptions) if hasattr(asked, item.name)]
     if asked.report is not None:
-        _check_report(Path(asked.report), asked)
+        _check_report(asked.report, asked)
     with working(asked) as work:
         result = api.fit(
             asked.source[0] if len(asked.source) == 1 else asked.source,
@@ -135,12 +135,10 @@ def fit(asked: Fit) -> None:
         show_fit(result)
 
 
-def _check_report(report: Path, asked: Fit) -> None:
+def _check_report(report: str, asked: Fit) -> None:
     """Raise an error if the report of a model could not be written after the work."""
     from bigmc.api.resolve import place_of
 
-    if not report.parent.is_dir():
-        raise DataError(f"there is no folder {report.parent}", "create it, or give another --report")
-    if place_of(report).exists() and not (asked.overwrite or Path(asked.to).exists()):
+    if place_of(report, "--report").exists() and not (asked.overwrite or Path(asked.to).exists()):
         cure = "give another --report, or replace it with --overwrite"
         raise DataError(f"{report} exists and is not of this model", cure)

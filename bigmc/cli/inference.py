@@ -56,7 +56,8 @@ def publish(asked: Publish) -> None:
     """Publish the best of several evaluated models."""
     from bigmc import api
 
-    result = api.publish(asked.evaluations, asked.to, by=asked.by, overwrite=asked.overwrite)
+    with Screen():
+        result = api.publish(asked.evaluations, asked.to, by=asked.by, overwrite=asked.overwrite)
     show(result, asked, beside=asked.to)
 
 
@@ -99,7 +100,8 @@ def inspect(asked: Inspect) -> None:
     """List the strongest features of each class, as words if known."""
     from bigmc import api
 
-    result = api.inspect(asked.model, top=asked.top)
+    with Screen():
+        result = api.inspect(asked.model, top=asked.top)
     if asked.as_json:
         show(result, asked)
     else:
@@ -121,8 +123,9 @@ def explain(asked: Explain) -> None:
     """Show which words or columns of a row speak for which class."""
     from bigmc import api
 
-    sample = sys.stdin.read() if asked.sample == "-" else asked.sample
-    result = api.explain(asked.model, sample, asked.top).to_dict()
+    with Screen():
+        sample = sys.stdin.read() if asked.sample == "-" else asked.sample
+        result = api.explain(asked.model, sample, asked.top).to_dict()
     result["classes"] = result["classes"][: asked.classes]
     if asked.as_json:
         show(result, asked)
@@ -167,14 +170,15 @@ def export(asked: Export) -> None:
     """Export a model as an ONNX graph, or write its model card."""
     from bigmc import api
 
-    result = api.export(
-        asked.model,
-        asked.to,
-        dataset=asked.dataset,
-        split=asked.split,
-        overwrite=asked.overwrite,
-        memory_limit=asked.memory,
-    )
+    with Screen():
+        result = api.export(
+            asked.model,
+            asked.to,
+            dataset=asked.dataset,
+            split=asked.split,
+            overwrite=asked.overwrite,
+            memory_limit=asked.memory,
+        )
     show(result, asked, beside=asked.to)
 
 

@@ -18,7 +18,7 @@ def refuse_other_file(path: Path) -> None:
     """Raise `DataError` if a path is not that of a metrics file of a run, or of a new file."""
     from bigmc.api.resolve import place_of  # imported late: ``--help`` does not need it
 
-    if place_of(path).exists():  # false for devices and pipes
+    if place_of(path, "--metrics").exists():  # false for devices and pipes
         with path.open("rb") as file:
             beginning = file.readline(80)
         if beginning and not beginning.startswith(f"# TYPE {_FIRST} ".encode()):
@@ -51,7 +51,7 @@ def write_metrics(
     for name, value in figures.items():
         if math.isfinite(value):
             lines += [f"# TYPE {name} gauge", f'{name}{{command="{command}"}} {value!r}']
-    place_of(path).write("\n".join([*lines, "# EOF", ""]).encode())
+    place_of(path, "--metrics").write("\n".join([*lines, "# EOF", ""]).encode())
 
 
 def _name(text: str) -> str:

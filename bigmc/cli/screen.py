@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from bigmc import progress as messages
 from bigmc.budget import current_memory, format_bytes
 from bigmc.cli.metrics import refuse_other_file, write_metrics
@@ -76,9 +78,6 @@ class Screen:
             refuse_other_file(self._settings.metrics)
         if self._settings.log is LogFormat.JSON:
             self._write_event("start")
-        elif not self._settings.quiet and sys.stderr.isatty():
-            self._bars = _bars()
-            self._bars.start()
         return self
 
     def __exit__(
@@ -87,7 +86,8 @@ class Screen:
         if self._bars is not None:
             self._bars.stop()
         if self._settings.log is LogFormat.JSON:
-            self._write_event("end" if error is None else "error", message=str(error) if error else None)
+            told = error is None or isinstance(error, click.exceptions.Exit)  # whose result says why
+            self._write_event("end" if error is None else "error", message=None if told else str(error))
             if error is not None:
                 error.add_note(TOLD)
         if self._settings.metrics is not None:
@@ -115,9 +115,11 @@ class Screen:
         if self._settings.log is LogFormat.JSON:
             if self._is_due(message, now):
                 self._write_progress(message, share, course.seconds_left(share, now))
-        elif self._bars is not None:
-            self._update_bar(self._bars, message, share)
-        elif not self._settings.quiet and self._is_due(message, now):
+        elif self._settings.quiet:
+            return
+        elif sys.stderr.isatty():
+            self._update_bar(message, share)
+        elif self._is_due(message, now):
             self._write_line(message, course.seconds_left(share, now))
 
     def _is_due(self, message: messages.Progress, now: float) -> bool:
@@ -129,7 +131,11 @@ class Screen:
         self._last_lines[message.stage] = now
         return True
 
-    def _update_bar(self, bars: Progress, message: messages.Progress, share: float) -> None:
+    def _update_bar(self, message: messages.Progress, share: float) -> None:
+        if self._bars is None:  # at the first message: most commands have none
+            self._bars = _bars()
+            self._bars.start()
+        bars = self._bars
         if message.stage not in self._tasks:
             self._tasks[message.stage] = bars.add_task(printable(message.stage), total=None, facts="")
         known = message.total > 0 or "tol" in message.facts

@@ -162,8 +162,8 @@ class Classifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):  # type: ign
         X : Dataset, array-like, scipy sparse matrix or dask array of shape (n_samples, n_features)
             Arrays hold raw values; the weighting of the training data is applied to them. Datasets and
             dask arrays are read part by part. A model trained on columns of files takes these columns: a
-            list of dicts, a data frame, an Arrow table or the path of a file; for a single text column
-            also a list of texts.
+            list of dicts, a data frame, an Arrow table, a path, pattern or address of files, or a list of
+            `pathlib.Path`; for a single text column also a list of texts.
 
         Raises
         ------

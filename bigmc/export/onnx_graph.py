@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bigmc.errors import DataError, ModelError
+from bigmc.errors import DataError
 from bigmc.export.sklearn_pipeline import linear_model
 from bigmc.model import LinearModel, Model
 
@@ -18,10 +18,11 @@ def onnx_graph(model: Model) -> bytes:
     """Return the bytes of an ONNX file.
 
     The input ``X`` is of shape (n_samples, n_features) in single precision, the stored values of the
-    features: for text those of `HashingVectorizer` with ``norm=None``, since ONNX has no operator for the
-    hashing of bigmc and scikit-learn. The outputs are ``scores``, (n_samples, n_classes), and ``label``,
-    (n_samples,), int64 or texts. Weighting is part of the graph. `ModelError` if the model is not linear,
-    its labels are sets, or its features are mapped or binary; `DataError` if onnx is not installed.
+    features: for text those of `HashingVectorizer` with ``norm=None``, and with ``binary=True`` if the
+    weighting is binary, since ONNX has no operator for the hashing of bigmc and scikit-learn. The outputs are
+    ``scores``, (n_samples, n_classes), and ``label``, (n_samples,), int64 or texts. Weighting is part of the
+    graph. `ModelError` if the model is not linear, its labels are sets, or its features are mapped;
+    `DataError` if onnx is not installed.
     """
     try:
         import onnx
@@ -31,8 +32,6 @@ def onnx_graph(model: Model) -> bytes:
             f"ONNX files need a package that is missing ({error})", "pip install 'bigmc[onnx]'"
         ) from None
     linear = linear_model(model)
-    if linear.weighting.binary:
-        raise ModelError("binary weighting cannot be exported to ONNX", "predict with bigmc itself")
     constants: dict[str, np.ndarray[Any, Any]] = {
         "features": linear.features,
         "coef": linear.coef.astype(np.float32),
@@ -77,6 +76,9 @@ def _weighting(
 ) -> tuple[list[Any], str]:
     """Return the nodes that weight the values of ``X``, and the name of their output."""
     nodes, name = [], "X"
+    if model.weighting.binary:  # counts differ only where words of one feature cancel out
+        nodes += [helper.make_node("Abs", [name], ["sizes"]), helper.make_node("Sign", ["sizes"], ["binary"])]
+        name = "binary"
     if model.column_scale is not None:
         constants["idf"] = model.column_scale.astype(np.float32)
         nodes.append(helper.make_node("Mul", [name, "idf"], ["scaled"]))

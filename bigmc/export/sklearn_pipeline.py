@@ -160,6 +160,7 @@ def _vectorizer(model: LinearModel) -> list[tuple[str, Any]]:
         n_features=spec.hasher.n_features,
         lowercase=spec.hasher.lowercase,
         norm=None,
+        binary=model.weighting.binary,  # set after hashing, as bigmc does
     )
     return [("vectorizer", hasher)]
 
@@ -169,8 +170,8 @@ def _weighting(model: LinearModel) -> list[tuple[str, Any]]:
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.preprocessing import Normalizer
 
-    if model.weighting.binary:
-        raise ModelError("the model applies binary weighting after hashing, scikit-learn before it", _CURE)
+    if model.weighting.binary and not model.feature_spec.get("hasher"):
+        raise ModelError("scikit-learn has no binary weighting of columns like that of this model", _CURE)
     if model.weighting.scaled:
         return [("weighting", _affine(np.asarray(model.column_scale, np.float64)))]
     if model.column_scale is not None:

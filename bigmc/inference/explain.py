@@ -93,7 +93,8 @@ def explain(model: Model, reader: SampleReader, sample: str | Mapping[str, Any],
     """
     check_count("top", top)
     if not reader.spec.columns:
-        raise DataError("the model was trained on arrays, whose features have no words", "look at coef_")
+        said = "the model was trained on arrays, whose features have no words"
+        raise DataError(said, "bigmc.inspect lists the strongest features of each class")
     if reader.spec.map is not None and reader.spec.map.fourier:
         raise DataError(
             "the features of the model are Fourier features of all columns, so no column has a share",

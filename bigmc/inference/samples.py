@@ -29,6 +29,7 @@ from bigmc.model.linear_scoring import check_width
 from bigmc.options.raw import OnBadRow
 from bigmc.printable import listed
 from bigmc.store.feature_map import FeatureMap
+from bigmc.store.files.object_store import is_remote
 from bigmc.store.shards.csr import Rows
 
 MOST_ROWS = 4096
@@ -58,24 +59,28 @@ class SampleReader:
             return False
         if isinstance(data, np.ndarray):
             return data.ndim == 1
-        if isinstance(data, list | tuple):
-            return not data or isinstance(data[0], str | bytes | Mapping | type(None))
-        return isinstance(data, str | os.PathLike) or _is_frame(data) or _is_column(data) or _is_no_list(data)
+        if isinstance(data, str | os.PathLike) or _is_frame(data) or _is_column(data) or _is_no_list(data):
+            return True
+        if hasattr(data, "__array__") or not hasattr(data, "__getitem__"):
+            return False
+        return len(data) == 0 or isinstance(data[0], str | bytes | os.PathLike | Mapping | type(None))
 
     def batches(self, data: Any) -> Iterator[Rows]:
         """Yield the rows of samples, in their order.
 
         The data are texts, if the model was trained on one text column and no others; else the
         columns of the model by name, in dicts, a data frame or an Arrow table, other columns being
-        ignored; or the path of a file that `bigmc.ingest` reads. `DataError`, naming the row, if a
-        column is missing, or a value cannot be used.
+        ignored; or files that `bigmc.ingest` reads: a path, pattern or address, or a list of
+        `pathlib.Path`. `DataError`, naming the row, if a column is missing, or a value cannot be used.
         """
         for table in self.tables(data):
             yield rows_of(self.spec.transform(table), self.n_features)
 
     def tables(self, data: Any) -> Iterator[pa.RecordBatch]:
         """Yield the columns of samples, checked, `batch_rows` rows at a time; as `batches` otherwise."""
-        if isinstance(data, str | os.PathLike):
+        if isinstance(data, str | os.PathLike) or (
+            isinstance(data, list | tuple) and data and isinstance(data[0], os.PathLike)
+        ):
             yield from self._file_tables(data)
             return
         if _is_no_list(data):
@@ -109,7 +114,8 @@ class SampleReader:
                 yield select(plain_columns(part.to_batches()[0]), self.spec.columns)
             return
         if not isinstance(data, list | tuple | pa.Array):
-            data = data.to_list() if hasattr(data, "to_list") else data.tolist()
+            as_list = getattr(data, "to_list", None) or getattr(data, "tolist", None)
+            data = list(data) if as_list is None else as_list()
         dicts = isinstance(data, list | tuple) and len(data) > 0 and isinstance(data[0], Mapping)
         for start in range(0, len(data), self.batch_rows):
             part = data[start : start + self.batch_rows]
@@ -170,10 +176,13 @@ class SampleReader:
             )
         return table.select(only(table.schema, columns).names)
 
-    def _file_tables(self, path: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-        if isinstance(path, str) and not os.path.exists(path):
-            raise DataError(f"there is no file {path[:60]!r}", "give texts as a list: [text]")
-        sources = expand_sources(path)
+    def _file_tables(self, paths: Any) -> Iterator[pa.RecordBatch]:
+        try:
+            sources = expand_sources(paths)
+        except DataError:
+            if not isinstance(paths, str) or is_remote(paths) or os.path.exists(paths):
+                raise
+            raise DataError(f"there is no file {paths[:60]!r}", "give texts as a list: [text]") from None
         hints = ReadHints(
             types={name: pa.string() for name in self.spec.text},
             numbers=(*self.spec.dense, *self.spec.numeric),

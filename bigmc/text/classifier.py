@@ -23,6 +23,7 @@ from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.hashing.hasher import Analyzer, TextHasher
 from bigmc.ingestion.sources.mixed_values import only_unicode
 from bigmc.ingestion.writing.splits import row_fractions
+from bigmc.model import Model
 from bigmc.options.declare import time_limit_of
 from bigmc.store.dataset import Dataset
 from bigmc.store.shards.csr import Rows
@@ -126,6 +127,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classifier_ = SparseClassifier.from_model(model)
         self.classes_ = self.classifier_.classes_
         return self
+
+    @property
+    def model_(self) -> Model:
+        """The fitted model, as the other classifiers name it."""
+        model: Model = self.classifier_.model_
+        return model
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label of each text."""

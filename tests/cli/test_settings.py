@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import pyarrow.parquet as pq
 import pytest
 
 import bigmc
-from bigmc import api
+from bigmc import api, cli
 from bigmc.cli.screen import Course, Screen
 from bigmc.progress import Progress
 
@@ -88,6 +89,55 @@ def test_metrics_are_openmetrics_text(run, tmp_path):
     assert values['bigmc_run_peak_memory_bytes{command="train sparse"}'] > 1e6
 
 
+EVERY_COMMAND = {
+    "demo": "--to demo",
+    "fit": "in.jsonl --to fitted --text text --label label --time 1s",
+    "ingest": "in.jsonl --to ingested --text text --label label",
+    "train": "sparse d --to trained --alpha 1e-2",
+    "path": "d --to path --alphas 2",
+    "evaluate": "m d --to m.json",
+    "predict": "m in.jsonl --to predicted",
+    "inspect": "m",
+    "explain": "m aaa",
+    "report": "m --to m.html",
+    "export": "m --to m.md",
+    "publish": "m.json --to published",
+    "info": "m",
+    "verify": "m",
+    "warm": "",
+}
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND)
+def test_every_command_writes_metrics_and_a_log(command, run, made, monkeypatch, tmp_path):
+    for slow in ("bigmc.api.warm", "bigmc.cli.demo.run"):
+        monkeypatch.setattr(slow, lambda *_, **__: {})
+    api.evaluate("m", "d", to="m.json", overwrite=True)
+    asked = [command, *EVERY_COMMAND[command].split()]
+    status, _, err = run([*asked, "--metrics", tmp_path / "figures", "--log", "json"])
+    events = [json.loads(line)["event"] for line in err.splitlines()]
+    assert (status, events[0], events[-1]) == (0, "start", "end")
+    name = " ".join(asked[: 2 if command == "train" else 1])
+    assert f'bigmc_run_succeeded{{command="{name}"}} 1.0' in (tmp_path / "figures").read_text()
+
+
+def test_these_are_all_commands():
+    assert sorted(EVERY_COMMAND) == sorted(cli.app.list_commands(click.Context(cli.app)))
+
+
+def test_metrics_say_that_a_damaged_model_was_found(run, made, tmp_path):
+    damaged = bytearray((made / "m").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / "damaged").write_bytes(damaged)
+    for file in ("first", "again"):
+        asked = f"verify {tmp_path / 'damaged'} --metrics {tmp_path / file}"
+        status, out, err = run(asked + " --log json" * (file == "again"))
+        assert status == 1
+        assert "damaged" in out
+        assert 'bigmc_run_succeeded{command="verify"} 0.0' in (tmp_path / file).read_text()
+    assert [json.loads(line)["event"] for line in err.splitlines()] == ["start", "error"]
+
+
 @pytest.mark.parametrize("link", [shutil.copy, os.link, os.symlink])
 @pytest.mark.parametrize("other", ["in.jsonl", "m", "d/manifest.json"])
 def test_metrics_replace_no_other_file(run, made, other, link, tmp_path):
@@ -97,6 +147,12 @@ def test_metrics_replace_no_other_file(run, made, other, link, tmp_path):
     assert (status, "not a metrics file" in err) == (1, True)
     assert (made / other).read_bytes() == (tmp_path / "figures").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["figures"]
+
+
+def test_metrics_of_a_folder_that_is_missing_are_refused_first_and_by_their_name(run, tmp_path):
+    status, _, err = run(f"predict m in.jsonl --to {tmp_path / 'p'} --metrics {tmp_path / 'no' / 'figures'}")
+    assert (status, "create it, or give another --metrics" in err) == (1, True)
+    assert not (tmp_path / "p").exists()
 
 
 def test_metrics_replace_those_of_before_and_not_the_result(run, tmp_path):
@@ -140,6 +196,20 @@ def test_options_come_from_the_line_the_environment_and_a_file_in_this_order(run
     assert run(f"predict m in.jsonl --to {tmp_path / 'p.jsonl'}")[2] == ""
     assert "score_a" in json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])
     assert api.load_model(tmp_path / "3").model_.params["max_passes"] == 7
+
+
+def test_workers_are_those_of_the_first_place_that_names_any(run, monkeypatch, tmp_path):
+    """Threads set for a machine are in no conflict with a scheduler on the line, nor the reverse."""
+    config = tmp_path / "bigmc.toml"
+    config.write_text("threads = 1\n")
+    monkeypatch.setenv("BIGMC_THREADS", "1")
+    assert "no scheduler file" in run("evaluate m d --scheduler-file s.json")[2]
+    monkeypatch.delenv("BIGMC_THREADS")
+    monkeypatch.setenv("BIGMC_SCHEDULER_FILE", "s.json")
+    assert "no scheduler file" in run(f"--config {config} evaluate m d")[2]
+    assert run("evaluate m d --threads 1")[0] == 0
+    status, _, err = run("evaluate m d --threads 1 --scheduler-file s.json")
+    assert (status, "give only one of" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,30 @@ import bigmc
 from bigmc import api
 from bigmc.errors import DataError, ModelError
 from bigmc.model.calibration import POWER, SIGMOID, Calibration
+from bigmc.store.weighting import Weighting
 
 TEXTS = [
-    f"{'good' if i % 3 else 'bad'} thing number w{i % 29} über v{i % 7} x{i % 2}" for i in range(300)
+    f"{'good' if i % 3 else 'bad'} thing number w{i % 29} über v{i % 7} x{i % 2} w{i % 29}"
+    for i in range(300)
 ] + [""]
 
 
 def frame(n_classes):
     labels = [f"class {i % n_classes}" for i in range(len(TEXTS))]
     return pd.DataFrame({"t": TEXTS, "y": labels, "a": np.arange(len(TEXTS)) % 5, "b": 1.5})
+
+
+def trained_on_words(tmp_path, n_classes, weighting):
+    """Train with a weighting of texts; that of binary tf-idf is one that `bigmc fit` tries."""
+    named = {"binary tfidf": "tfidf"}.get(weighting, weighting)
+    model = trained(tmp_path, n_classes, text="t", hash_bits=8, weighting=named)
+    if named != weighting:
+        data = api.open_dataset(tmp_path / "d.bigmc").with_weighting(
+            Weighting(binary=True, l2=True, idf=True)
+        )
+        model = bigmc.SparseClassifier(alpha=1e-4).fit(data["train"])
+        model.save(tmp_path / "m.model")
+    return model
 
 
 def trained(tmp_path, n_classes=3, alpha=1e-4, **options):
@@ -34,9 +49,9 @@ def trained(tmp_path, n_classes=3, alpha=1e-4, **options):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("weighting", ["counts", "l2", "tfidf"])
+@pytest.mark.parametrize("weighting", ["counts", "l2", "tfidf", "binary", "binary tfidf"])
 def test_a_pipeline_of_scikit_learn_decides_the_same(tmp_path, n_classes, weighting):
-    model = trained(tmp_path, n_classes, text="t", hash_bits=10, weighting=weighting)
+    model = trained_on_words(tmp_path, n_classes, weighting)
     pipeline = bigmc.to_sklearn(tmp_path / "m.model")
     assert all(type(step).__module__.startswith("sklearn.") for _, step in pipeline.steps)
     assert pipeline.predict(TEXTS).tolist() == model.predict(TEXTS).tolist()
@@ -106,14 +121,15 @@ def test_a_model_of_numbers_takes_numbers(tmp_path):
     assert bigmc.to_sklearn(model).predict(scipy.sparse.csr_array(X)).tolist() == model.predict(X).tolist()
 
 
-@pytest.mark.parametrize("weighting", ["counts", "tfidf", "l2"])
+@pytest.mark.parametrize("weighting", ["counts", "tfidf", "l2", "binary", "binary tfidf"])
 def test_an_onnx_graph_gives_the_same_scores_and_labels(tmp_path, weighting):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
-    model = trained(tmp_path, text="t", hash_bits=10, weighting=weighting)
+    model = trained_on_words(tmp_path, 3, weighting)
     said = api.export(tmp_path / "m.model", tmp_path / "m.onnx")
     assert said["bytes"] == (tmp_path / "m.onnx").stat().st_size
-    X = HashingVectorizer(n_features=1024, norm=None, ngram_range=(1, 2)).transform(TEXTS)
+    hashing = HashingVectorizer(n_features=256, norm=None, ngram_range=(1, 2), binary="binary" in weighting)
+    X = hashing.transform(TEXTS)
     session = runtime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     labels, scores = session.run(["label", "scores"], {"X": X.toarray().astype(np.float32)})
     assert labels.tolist() == model.predict(TEXTS).tolist()
@@ -121,9 +137,13 @@ def test_an_onnx_graph_gives_the_same_scores_and_labels(tmp_path, weighting):
 
 
 def test_models_without_such_a_form_are_refused(tmp_path):
-    binary = trained(tmp_path, text="t", hash_bits=8, weighting="binary")
-    with pytest.raises(ModelError, match="binary weighting"):
+    binary = trained(tmp_path, numeric=["a", "b"], hash_bits=8, weighting="binary")
+    with pytest.raises(ModelError, match="several columns"):
         bigmc.to_sklearn(binary)
+    X = scipy.sparse.csr_array(frame(3)[["a", "b"]].to_numpy(float))
+    data = bigmc.ingest(X, tmp_path / "x.bigmc", label=frame(3)["y"], weighting="binary")
+    with pytest.raises(ModelError, match="no binary weighting of columns"):
+        bigmc.to_sklearn(bigmc.SparseClassifier(alpha=1e-4).fit(data))
     api.train("boost", tmp_path / "d.bigmc", tmp_path / "trees.model", n_rounds=2)
     with pytest.raises(ModelError, match="is not linear"):
         bigmc.to_sklearn(tmp_path / "trees.model")

@@ -118,6 +118,8 @@ def test_what_cannot_be_measured_is_refused_with_the_cure(folder, tmp_path):
         api.evaluate(folder / "label.model", file, split="train")
     with pytest.raises(DataError, match="does not have the type of the model's classes, such as 0"):
         api.evaluate(folder / "number.model", file, label="label")
+    with pytest.raises(DataError, match="standard input can be read only once; save the data to a file"):
+        api.evaluate(folder / "label.model", "-")
     (tmp_path / "ragged.csv").write_text("text,label\nhello,ham\nmoney,spam,7\n")
     with pytest.raises(DataError, match=r"ragged\.csv:3: .*let ingest, fit or predict set bad rows aside"):
         api.evaluate(folder / "label.model", tmp_path / "ragged.csv", label="label")

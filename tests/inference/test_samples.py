@@ -211,6 +211,53 @@ def test_one_dict_and_what_has_no_length_are_no_samples(trained, samples, kind, 
             call(samples())
 
 
+@pytest.mark.filterwarnings("ignore:stopped after")
+def test_what_a_model_of_arrays_can_tell_instead_is_true():
+    """Boosted models have no ``coef_``."""
+    X = np.arange(40.0)[:, np.newaxis]
+    model = bigmc.MultiBoostClassifier(n_rounds=3, max_depth=1).fit(X, X[:, 0] > 20)
+    with pytest.raises(bigmc.errors.DataError, match=r"bigmc\.inspect lists"):
+        model.explain(X[0])
+    assert any(found["features"] for found in bigmc.inspect(model)["classes"])
+
+
+class Sequence:
+    """What has a length and items, as a data set of Hugging Face or a column of it, and is no list."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, item):
+        return self.items[item]
+
+
+@pytest.mark.parametrize("columns", [lambda text: text, lambda text: {"text": text, "more": 1}])
+def test_any_sequence_of_samples_is_a_list_of_them(trained, columns):
+    rows = [columns(text) for text in TEXTS]
+    expected = trained[0].decision_function(rows)
+    np.testing.assert_array_equal(trained[0].decision_function(Sequence(rows)), expected)
+
+
+def test_files_are_named_by_a_pattern_an_address_or_paths(trained, tmp_path):
+    names = [tmp_path / f"{number}.parquet" for number in range(2)]
+    for name, part in zip(names, (TEXTS[:4], TEXTS[4:]), strict=True):
+        pq.write_table(pa.table({"text": part}), name)
+    expected = trained[0].decision_function(TEXTS)
+    for files in (
+        f"{tmp_path}/*.parquet",
+        f"file://{tmp_path}/*.parquet",
+        str(tmp_path),
+        names,
+        tuple(names),
+    ):
+        np.testing.assert_array_equal(trained[0].decision_function(files), expected)
+    with pytest.raises(bigmc.errors.DataError, match="give texts as a list"):
+        trained[0].predict("good apples? [some]")
+
+
 def test_a_loaded_model_takes_the_place_of_its_path(trained, tmp_path):
     model, folder = trained
     pq.write_table(pa.table({"text": TEXTS}), tmp_path / "in.parquet")

@@ -12,7 +12,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 
 import bigmc
 from bigmc import TextClassifier
-from bigmc.errors import DataError
+from bigmc.errors import DataError, ModelError
 
 RNG = np.random.default_rng(1)
 TOPICS = {"fish": "river sea boat scales net", "bird": "sky wing nest feather egg"}
@@ -156,3 +156,26 @@ def test_features_are_as_few_as_asked_for_and_chosen_by_their_weights():
     assert small.course_.sizes[-1].n_features <= 10
     with pytest.raises(DataError, match="max_features is 0"):
         TextClassifier(max_features=0).fit(texts[:100], labels[:100])
+
+
+def test_functions_take_a_fitted_classifier_as_they_take_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts, labels = documents(60)
+    model = TextClassifier(analyzer="word", time_limit=0.0).fit(texts, labels)
+    model.save("m")
+    table = pa.table({"text": texts, "label": labels})
+    assert bigmc.inspect(model) == bigmc.inspect("m")
+    assert bigmc.explain(model, texts[0]).to_dict() == bigmc.explain("m", texts[0]).to_dict()
+    asked = {"label": "label", "memory_limit": "64MB"}
+    assert bigmc.evaluate(model, table, **asked)["accuracy"] == model.score(texts, labels)
+    bigmc.predict(model, table, "predicted.csv", proba=True)
+    np.testing.assert_array_equal(pd.read_csv("predicted.csv")["predicted_label"], model.predict(texts))
+    expected = model.predict_proba(texts)
+    np.testing.assert_allclose(bigmc.to_sklearn(model).predict_proba(texts), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [TextClassifier(), bigmc.SparseClassifier(), 5, TextClassifier])
+def test_what_is_no_fitted_model_is_refused_with_what_is(model, tmp_path):
+    for call in (bigmc.inspect, bigmc.to_sklearn, lambda model: bigmc.report(model, tmp_path / "r.html")):
+        with pytest.raises(ModelError, match="give the path of a model"):
+            call(model)

@@ -199,6 +199,8 @@ def list_files(path: str) -> list[str]:
     """
     if is_remote(path):
         return list_address(path)
+    if path == STDIN:
+        raise DataError("standard input can be read only once", "save the data to a file, and name that")
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         return _walk(path)

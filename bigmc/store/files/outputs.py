@@ -57,10 +57,10 @@ class Output:
     kind: OutputKind
 
     @classmethod
-    def at(cls, to: str | os.PathLike[str]) -> Output:
+    def at(cls, to: str | os.PathLike[str], option: str = "--to") -> Output:
         """Return the output at a user's path or address, or ``-`` for standard output.
 
-        `DataError` if it is a folder, or its folder does not exist.
+        `DataError`, naming the option that gave it, if it is a folder, or its folder does not exist.
         """
         name = os.fspath(to)
         if is_remote(name):
@@ -70,9 +70,9 @@ class Output:
             return cls(name, Path(name), OutputKind.STREAM)
         path = Path(os.path.realpath(name))
         if path.is_dir():
-            raise DataError(f"{name} is a folder", "give the path of a file with --to")
+            raise DataError(f"{name} is a folder", f"give the path of a file with {option}")
         if not path.parent.is_dir():
-            raise DataError(f"there is no folder {Path(name).parent}", "create it, or give another --to")
+            raise DataError(f"there is no folder {Path(name).parent}", f"create it, or give another {option}")
         return cls(name, path, OutputKind.FILE)
 
     @property
