@@ -73,7 +73,7 @@ def workers(asked: Working) -> Iterator[Any]:
         yield engine
 
 
-def _named_first(options: Mapping[str, Any]) -> dict[str, Any]:
+def _named_first(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the given ones of several options from the first place that sets any of them.
 
     So ``--scheduler`` on the command line is not in conflict with ``BIGMC_THREADS`` of an image.
