@@ -295,8 +295,7 @@ GROUPS = {
     "boosted": boosted,
     "minimax": minimax,
     "as if large": as_if_large,
-    "plans": partial(plans, 0, 8),
-    "more plans": partial(plans, 8, 64),
+    **{f"plans from shape {first}": partial(plans, first, first + 8) for first in range(0, 64, 8)},
     **{group: partial(asked_courses.asked, group) for group in asked_courses.RUNS},
 }
 
