@@ -21,12 +21,16 @@ class Checkpoint(Protocol):
 
 
 def with_own_lists(meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a copy that does not change as a run goes on: solvers replace arrays, but append to lists."""
+    """Return a copy that does not change as a run goes on, since solvers append to lists."""
     return {name: list(value) if isinstance(value, list) else value for name, value in meta.items()}
 
 
 class MemoryCheckpoint:
-    """Keeps the last saved state in memory: a run of this process can be continued with more rounds."""
+    """Keeps the last saved state in memory: a run of this process can be continued with more rounds.
+
+    Arrays are not copied, so it is for solvers that replace them, as boosting does: the sparse learner
+    changes some of them in place as it goes on.
+    """
 
     def __init__(self) -> None:
         self._saved: tuple[Mapping[str, Any], dict[str, NDArray[Any]]] | None = None

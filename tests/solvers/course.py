@@ -11,20 +11,29 @@ from numpy.typing import NDArray
 
 from bigmc.engine import ThreadEngine
 from bigmc.progress import Progress
+from bigmc.solvers.checkpoint import with_own_lists
 from bigmc.solvers.loop import RunContext
 
 Step = dict[str, float]
+Saved = tuple[Mapping[str, Any], dict[str, NDArray[Any]]]
 
 
 class Course:
-    """The messages of a run and its checkpoints, one step each: a checkpoint that nothing is read from.
+    """The messages of a run and its checkpoints, one step each; also the checkpoint that it uses.
 
     An array counts as its size and the sum of its absolute values, with weights, so that the places matter.
+
+    Parameters
+    ----------
+    begins : tuple, optional
+        One of the `saved` of an earlier course, from which the run resumes; by default it begins anew.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begins: Saved | None = None) -> None:
         self.steps: list[Step] = []
-        self.content = b""
+        self.saved: list[Saved] = []
+        self.content = self.result = b""
+        self._begins = begins
 
     @property
     def context(self) -> RunContext:
@@ -37,18 +46,19 @@ class Course:
 
     def save(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Note a state; of its history the messages tell."""
+        self.saved.append((with_own_lists(meta), {name: array.copy() for name, array in arrays.items()}))
         own = {name: value for name, value in meta.items() if name not in ("run", "version", "history")}
         self.steps.append(dict(_numbers("saved", {**own, **arrays})))
 
-    def load(self) -> None:
-        """Begin anew."""
+    def load(self) -> Saved | None:
+        """Return the state to begin with, if there is one."""
+        return self._begins and (with_own_lists(self._begins[0]), self._begins[1])
 
     def end(self, history: Any, *arrays: Any) -> Course:
-        """Note what the run leaves: all of it, without times, is `content`."""
+        """Note what the run leaves: its arrays are `result`, with its history, without times, `content`."""
         told = [{key: value for key, value in entry.items() if "seconds" not in key} for entry in history]
-        self.content = json.dumps(told, sort_keys=True, default=float).encode() + b"".join(
-            np.ascontiguousarray(array).tobytes() for array in arrays
-        )
+        self.result = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        self.content = json.dumps(told, sort_keys=True, default=float).encode() + self.result
         self.steps.append(dict(_numbers("end", {"history": told[-1:], "arrays": list(arrays)})))
         return self
 

@@ -12,15 +12,17 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import asked_courses
 import numpy as np
 import test_row_blocks as blocks
 from course import Course, Step
+from instances import far_columns, table
 from planned import plans
 from sampled_runs import corrected
 from sampled_runs import made as sampled
@@ -109,10 +111,11 @@ MINIMAX: dict[str, dict[str, Any]] = {
 #: Sizes from which on solvers divide their work, in a module below `bigmc.solvers`, and so small that these
 #: problems are divided.
 SMALL: dict[str, dict[str, int]] = {
-    "boosting.pricing": {"_HISTOGRAM": 64},
+    "boosting.pricing": {"_HISTOGRAM": 64, "_PART_ROWS": 100},
+    "boosting.rounds": {"_ENOUGH_COLUMNS": 6},
     "boosting.restricted_master": {"_TILE_ROWS": 64},
     "boosting.tables": {"TABLE_BYTES": 4000, "_WORTH_LISTS": 0},
-    "boosting.tree_growth": {"_SIDE_BY_SIDE_BYTES": 4000},
+    "boosting.tree_growth": {"_SIDE_BY_SIDE_BYTES": 4000, "_ANSWER_NODES": 900},
     "minimax.iterations": {"_FIRST_ROWS": 60, "_FIRST_COMPONENTS": 20},
     "minimax.linear_program": {"INTERIOR_ENTRIES": 500},
     "minimax.method_choice": {"_QUICK": 0},
@@ -122,7 +125,13 @@ SMALL: dict[str, dict[str, int]] = {
     "sparse.chunks.stochastic_rounds": {"_ROWS": 50},
     "sparse.coefficients": {"_SLAB_BYTES": 1000},
     "sparse.ridge.block_reader": {"PIECE_ENTRIES": 900, "PIECE_FEATURES": 90},
-    "sparse.ridge.duals": {"_PIECE_SCORES": 500},
+    "sparse.in_memory": {"MANY_ENTRIES": 5000},
+    "sparse.margins": {"MOST_PAIRED_CLASSES": 4},
+    "sparse.problem": {"_PART_ROWS": 200, "_PRODUCT_ROWS": 60},
+    "sparse.ridge.dense_descent": {"_AT_ONCE": 150},
+    "sparse.ridge.dual_descent": {"_COPIED": 300},
+    "sparse.ridge.duals": {"_PIECE_SCORES": 500, "ROWS_AT_ONCE": 200},
+    "sparse.ridge.row_order": {"ENTRIES_AT_ONCE": 900, "_COLUMNS_AT_ONCE": 90},
     "sparse.run": {"_SMALL_VISITS": 3000},
     "sparse.scratch.layer_reader": {"PIECE_ENTRIES": 2000, "PIECE_FEATURES": 9},
     "sparse.scratch.layer_writer": {"PIECE_ENTRIES": 2000},
@@ -151,7 +160,12 @@ def in_memory() -> Iterator[tuple[str, Course]]:
     yield "weights", _solved(_texts(), alpha=2e-3, sample_weight=weights, fit_intercept=True, ridge=1e-3)
     yield "sets", _solved(made(n=1500, sets=True)[1], alpha=5e-2, loss="multilabel_ranking")
     yield "screened", _solved(noisy(), alpha=0.1, tol=1e-6)
-    yield "centred", _solved(_far_columns(), alpha=1e-2, fit_intercept=True, tol=1e-6)
+    yield (
+        "centred",
+        _solved(
+            Dataset.from_arrays(*far_columns(), shard_rows=150), alpha=1e-2, fit_intercept=True, tol=1e-6
+        ),
+    )
 
 
 def _solved(dataset: Dataset, **options: Any) -> Course:
@@ -159,15 +173,6 @@ def _solved(dataset: Dataset, **options: Any) -> Course:
     own: dict[str, Any] = {"engine": ThreadEngine(1), "checkpoint": course, "progress": course.tell}
     found = solve(dataset, memory_limit=1 << 30, **own, **{"tol": 1e-3, **options})
     return course.end(found.history, found.features, found.coef, found.intercept)
-
-
-def _far_columns() -> Dataset:
-    """Return columns of which some vary little beside their mean."""
-    generator = np.random.default_rng(6)
-    X = generator.integers(-9, 10, (600, 8))
-    y = np.argmax(X[:, :3] + 4 * generator.normal(size=(600, 3)), axis=1)
-    X[:, [1, 4]] += 100
-    return Dataset.from_arrays(X.astype(np.int8), y, shard_rows=150)
 
 
 def in_chunks() -> Iterator[tuple[str, Course]]:
@@ -233,7 +238,7 @@ def boosted() -> Iterator[tuple[str, Course]]:
 
 
 def _boosted(name: str) -> Course:
-    course, dataset = Course(), Dataset.from_arrays(*_table(), shard_rows=150)
+    course, dataset = Course(), Dataset.from_arrays(*table(), shard_rows=150)
     asked = boosting.BoostingOptions(**{"tol": 1e-9, **BOOSTED[name]})
     block_bytes = 4000 if name.endswith("blocks") else None
     found = boosting.solve(dataset, asked, 1 << 28, course.context, block_bytes=block_bytes)
@@ -249,7 +254,7 @@ def minimax() -> Iterator[tuple[str, Course]]:
 
 def _minimax(name: str) -> Course:
     course = Course()
-    dataset = _texts() if name == "texts" else Dataset.from_arrays(*_table(), shard_rows=150)
+    dataset = _texts() if name == "texts" else Dataset.from_arrays(*table(), shard_rows=150)
     found = solve_minimax(dataset, MinimaxParameters(**MINIMAX[name]), 1 << 29, course.context)
     weights = found.weights
     return course.end(found.history, weights.features, weights.coef, weights.intercept)
@@ -277,13 +282,9 @@ def as_if_large() -> Iterator[tuple[str, Course]]:
         yield "parts of shards", _by_blocks(data, blocks.parts_of_shards(data), fit_intercept=True)
         for name in ("stumps", "trees", "drawn columns"):
             yield f"boosted {name}", _boosted(name)
-
-
-def _table() -> tuple[Any, Any]:
-    """Return numbers, some of them 0, and three classes."""
-    generator = np.random.default_rng(1)
-    X = np.round(generator.normal(size=(400, 12)), 1) * (generator.random((400, 12)) < 0.7)
-    return X, (X[:, 0] > 0.2).astype(int) + (X[:, 1] * X[:, 2] > 0)
+        for group, names in asked_courses.AS_IF_LARGE.items():
+            for name in names:
+                yield f"{group}, {name}", asked_courses.RUNS[group][name](Course())
 
 
 GROUPS = {
@@ -294,7 +295,8 @@ GROUPS = {
     "boosted": boosted,
     "minimax": minimax,
     "as if large": as_if_large,
-    "plans": plans,
+    **{f"plans from shape {first}": partial(plans, first, first + 8) for first in range(0, 64, 8)},
+    **{group: partial(asked_courses.asked, group) for group in asked_courses.RUNS},
 }
 
 

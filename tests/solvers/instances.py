@@ -107,3 +107,19 @@ def fista(X, y, m, alpha, weights=None, intercept=False, n_iter=20000):
         V, c = new_W + (t - 1) / new_t * (new_W - W), new_b + (t - 1) / new_t * (new_b - b)
         W, b, t = new_W, new_b, new_t
     return best if np.isfinite(best) else value
+
+
+def far_columns():
+    """Return columns of which some vary little beside their mean."""
+    generator = np.random.default_rng(6)
+    X = generator.integers(-9, 10, (600, 8))
+    y = np.argmax(X[:, :3] + 4 * generator.normal(size=(600, 3)), axis=1)
+    X[:, [1, 4]] += 100
+    return X.astype(np.int16), y
+
+
+def table():
+    """Return numbers, some of them 0, and three classes."""
+    generator = np.random.default_rng(1)
+    X = np.round(generator.normal(size=(400, 12)), 1) * (generator.random((400, 12)) < 0.7)
+    return X, (X[:, 0] > 0.2).astype(int) + (X[:, 1] * X[:, 2] > 0)

@@ -8,7 +8,9 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, is_dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from course import Course
@@ -18,24 +20,35 @@ from bigmc.solvers.boosting.memory_plan import keeps_codes
 from bigmc.solvers.boosting.memory_plan import plan_memory as boosting_plan
 from bigmc.solvers.boosting.options import CutKind
 from bigmc.solvers.minimax import memory_plan as minimax_plan
+from bigmc.solvers.sparse import DualDescent
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan, plan_chunks
 from bigmc.solvers.sparse.memory_plan import Size, plan_memory, plan_sample, plan_start
+from bigmc.solvers.sparse.ridge import dense_descent, mixed_blocks
+from bigmc.solvers.sparse.ridge.block_plan import BlockPlan, plan_blocks
+from bigmc.solvers.sparse.ridge.mixed_blocks import mixed
 
 #: Bytes, of which the smallest are enough for little data only.
 LIMITS = [2_500_000, 20_000_000, 64_000_000, 150_000_000, 400_000_000, 2_000_000_000, 16_000_000_000]
 
 
 class _Shape:
-    """As much of a dataset as the plan of the boosted learner asks for."""
+    """As much of a dataset as plans ask for; its samples are sorted by class."""
 
     def __init__(self, n_samples: int, n_features: int, n_classes: int, filled: float, dtype: str) -> None:
         self.n_samples, self.n_features, self.n_classes = n_samples, n_features, n_classes
         steps = np.arange(1, n_features + 1)
         self._nnz = np.maximum(n_samples * filled / steps**0.5, 1).astype(np.int64)
         self.nnz, self.n_shards, self.dtype = int(self._nnz.sum()), -(-n_samples // 65_536), np.dtype(dtype)
+        self.entry_bytes = 2 + self.dtype.itemsize
+        self.base = np.linspace(0, n_samples, self.n_shards + 1).astype(np.int64)
+        ends = np.diff(self.base), np.diff(np.linspace(0, self.nnz, self.n_shards + 1).astype(np.int64))
+        self.shards = [SimpleNamespace(n_rows=int(n), nnz=int(nnz)) for n, nnz in zip(*ends, strict=True)]
 
     def column_nnz(self) -> Any:
         return self._nnz
+
+    def most_labels(self) -> int:
+        return 2
 
     def plan(self, block_bytes: int) -> list[tuple[int, int]]:
         """Cut the features in two where one block does not hold all entries."""
@@ -58,9 +71,9 @@ def _shapes() -> Iterator[_Shape]:
         )
 
 
-def plans() -> Iterator[tuple[str, Course]]:
-    """Divide memory limits for some shapes: of every plan a digest."""
-    for number, shape in enumerate(_shapes()):
+def plans(first: int, last: int) -> Iterator[tuple[str, Course]]:
+    """Divide memory limits for some shapes of data: of every plan a digest."""
+    for number, shape in itertools.islice(enumerate(_shapes()), first, last):
         course = Course()
         for name, plan in _asked(shape, number).items():
             told = [_answer(plan, limit) for limit in LIMITS]
@@ -81,6 +94,7 @@ def _asked(shape: _Shape, number: int) -> dict[str, Callable[[int], Any]]:
         "a sample": lambda limit: plan_sample(limit, 2, size.n_features // 2, rows, size),
         "chunks": lambda limit: _of_chunks(plan_chunks(limit, 4, rows, size)),
         "minimax": lambda limit: _minimax_plan(shape, limit),
+        "ridge": lambda limit: _ridge(shape, limit, weighted=bool(number % 2)),
     }
     for depth, kind in ((1, CutKind.STUMP), (4, CutKind.STUMP), (1, CutKind.RAY)):
         asked[f"boosting {depth} {kind.value}"] = partial(_boosted, shape, depth=depth, kind=kind)
@@ -127,6 +141,25 @@ def _boosted(shape: Any, limit: int, depth: int, kind: CutKind) -> list[Any]:
     in_use = plan.memory.free // 2
     told = [asdict(plan), plan.n_features, plan.residency, plan.pool(40, shape.n_classes, in_use)]
     return [*told, plan.limit_for(2 * in_use), keeps_codes(shape, limit, depth, 1e-3, share=0.3)]
+
+
+def _ridge(shape: Any, limit: int, weighted: bool) -> list[Any]:
+    """Return what each solver of ridge problems takes, and the blocks of samples of the one out of core."""
+    weights = np.ones(1) if weighted else None
+    task = SimpleNamespace(dataset=shape, sample_weight=weights)
+    limits = SimpleNamespace(memory=limit, max_passes=2)
+    run: Any = SimpleNamespace(task=task, limits=limits, takes_duals=True)
+    told: list[Any] = [dense_descent.is_dense(run.task), dense_descent.memory(run.task, 2)]
+    told += [DualDescent.memory(shape), DualDescent.memory_of_feature(shape.n_classes)]
+    with patch.object(mixed_blocks, "classes_differ", lambda dataset: True):
+        for plan in filter(None, [plan_blocks(run)]):
+            told += [[_of_blocks(own) for own in (plan, mixed(plan, shape))]]
+    return told
+
+
+def _of_blocks(plan: BlockPlan) -> list[Any]:
+    blocks = [[block.shards[0], block.shards[-1], block.start, block.stop] for block in plan.blocks]
+    return [len(blocks), blocks[:9], plan.duals_in_file, plan.block_bytes, plan.cuts[:9], plan.turned_bytes]
 
 
 def _minimax_plan(shape: _Shape, limit: int) -> Any:

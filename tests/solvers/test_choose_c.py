@@ -63,3 +63,8 @@ def test_a_stopped_choice_resumes_with_the_trial_that_was_stopped(monkeypatch):
 def test_without_held_out_samples_there_is_nothing_to_choose_by(monkeypatch):
     with pytest.raises(DataError, match="give C"):
         chosen([np.nan] * len(GRID), monkeypatch)
+
+
+def test_the_values_that_are_tried_go_down_by_half_powers_of_ten_to_one_digit(monkeypatch):
+    _, tried = chosen([0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], monkeypatch)
+    assert tried == [float(f"{10 ** (k / 2):.0e}") for k in range(10, 3, -1)]
