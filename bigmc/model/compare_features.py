@@ -11,17 +11,20 @@ from bigmc.store.weighting import Weighting
 def comparable(n_features: int, weighting: Weighting, spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the properties that make features the same, without nesting.
 
-    The names of text columns are among them only where each has words of its own.
+    The names of text columns are among them only where each has words of its own. What a dataset of matrices
+    says of columns is what a model of arrays says, which is nothing.
     """
     fields: dict[str, Any] = {"n_features": n_features, "weighting": weighting_name(weighting)}
     for name, value in spec.items():
         if isinstance(value, Mapping):
             fields |= value
         else:
-            fields[name] = bool(value) if name == "text" else value
+            fields[name] = bool(value) or None if name == "text" else value
     if fields.pop("by_column", False):
         fields["words_by_column"] = spec["text"]
-    return fields
+    if fields.get("n_own") == n_features:
+        del fields["n_own"]
+    return {name: value for name, value in fields.items() if value not in ([], None)}
 
 
 def describe_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
+import bigmc
 from bigmc.errors import DataError, ModelError
 from bigmc.model import LinearModel, LinearScorer, load_model, verify_model
 from bigmc.model import column_reader as columns_module
@@ -484,3 +485,19 @@ def test_opening_a_large_model_takes_what_its_size_says(tmp_path, density):
     held = sum(array.nbytes for array in model.to_arrays().values())
     assert n_bytes >= coef.nbytes + (held if density < 1 else 0)
     assert peak < 1.1 * n_bytes + 2_500_000
+
+
+def test_a_model_of_arrays_takes_the_dataset_of_arrays_and_no_other(tmp_path):
+    X = np.random.default_rng(31).standard_normal((60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    model = bigmc.SparseClassifier().fit(X, y)
+    same = bigmc.ingest(X, tmp_path / "same.bigmc", label=y)
+    assert model.score(same) == model.score(X, y)
+    assert bigmc.evaluate(model, same)["accuracy"] == model.score(same["test"])
+    wider = bigmc.ingest(np.hstack([X, X]), tmp_path / "wider.bigmc", label=y)
+    with pytest.raises(ModelError, match="n_features is 3 in the model and 6 in the dataset"):
+        model.score(wider)
+    table = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": y}
+    named = bigmc.ingest(pa.table(table), tmp_path / "named.bigmc", dense=("a", "b", "c"), label="label")
+    with pytest.raises(ModelError, match="dense is not given in the model"):
+        model.score(named)
