@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
 from bigmc.ingestion.readers import parquet
+from bigmc.ingestion.readers.pages import USUAL_BYTES, page_bytes_of
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None):
@@ -327,6 +329,17 @@ def test_a_damaged_page_is_an_error_when_it_is_read(tmp_path, header):
     (part,) = scan(expand_sources(path))
     with pytest.raises(DataError, match="not a readable Parquet file"):
         list(read(part, ReadRequest(["a"], 1 << 20)))
+
+
+def test_a_page_before_the_file_is_not_looked_for(tmp_path):
+    """A forged footer may say so; the error is raised when the page is read."""
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1" * 20)
+    chunk = SimpleNamespace(
+        total_uncompressed_size=1 << 30, dictionary_page_offset=None, data_page_offset=-(1 << 40)
+    )
+    forged = SimpleNamespace(column=lambda i: chunk)
+    assert page_bytes_of(str(path), [forged], [0]) == USUAL_BYTES
 
 
 def test_nothing_of_a_closed_file_waits_for_the_collection_of_cycles(tmp_path):

@@ -45,7 +45,8 @@ def page_bytes_of(path: str, entries: Iterable[Any], columns: Sequence[int]) -> 
         return USUAL_BYTES
     starts = {largest.dictionary_page_offset, largest.data_page_offset} - {None}
     with open_file(path, 0) as file:
-        first = sum(_page_bytes(file, start) for start in starts)
+        # of a forged footer they may be negative
+        first = sum(_page_bytes(file, start) for start in starts if start > 0)
     return first if first > 2 * USUAL_BYTES else USUAL_BYTES  # a usual dictionary is in a reader's minimum
 
 
