@@ -237,8 +237,8 @@ class MultiBoostClassifier(WeightedClassifier):
         if isinstance(X, Dataset):
             model.check_features(X)
             with opened(self.engine) as engine:
+                own = X.seen_by(engine)
                 for stage in range(1, model.n_stages):
-                    own = X.seen_by(engine)
                     parts = own.map(_stage_scores, range(X.n_shards), model.stage_scorer(stage), X)
                     yield np.concatenate([scores for _, scores in parts])
             return

@@ -122,13 +122,12 @@ class Learner(ABC):
     ) -> Trained:
         """Train on a dataset of labelled samples.
 
-        `sample_weight` has numbers of at least 0, equivalent to repeating or omitting samples. The
-        state is saved in `checkpoint` during training, and read at the start. Workers train on a dataset that
-        is stored; one in memory stays in this process. `scratch` is a folder
-        for data that does not fit into memory; by default the system's for temporary files. `start`
-        is a model with the same kind and features to start from. `BigmcError` if an option is
-        invalid, `DataError` if there are fewer than 2 classes, or the data cannot be used, and
-        `MemoryLimitError` if the memory limit is too small.
+        `sample_weight` has numbers of at least 0, equivalent to repeating or omitting samples. The state is
+        saved in `checkpoint` during training, and read at the start. Workers train on a dataset that is
+        stored; one in memory stays in this process. `scratch` is a folder for data that does not fit into
+        memory; by default the system's for temporary files. `start` is a model with the same kind and
+        features to start from. `BigmcError` if an option is invalid, `DataError` if there are fewer than 2
+        classes, or the data cannot be used, and `MemoryLimitError` if the memory limit is too small.
         """
         self.check()
         if start is not None:
