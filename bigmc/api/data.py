@@ -56,6 +56,9 @@ def ingest(
         Columns of numbers or dates in which whatever else is written counts as missing, also in predictions.
     dense : str or sequence of str
         Numeric columns, each its own feature.
+    vector : str or sequence of str
+        Columns of lists of numbers of one length, that of the first list, such as embeddings; each place is a
+        feature.
     label : str or array
         Label column; for arrays the labels themselves. Labels are sets if the column holds lists (Parquet
         lists, JSON arrays), or if the labels are a list of Python sets or a 0/1 indicator of shape

@@ -37,7 +37,7 @@ FIRST_FIT = "bigmc.api.first_fit"
 
 KINDS: Mapping[str, Sequence[str]] = {
     "texts": ("text",),
-    "numbers": ("dense", "numeric", "categorical", "one_hot", "date", "dates"),
+    "numbers": ("dense", "numeric", "categorical", "one_hot", "date", "dates", "vector", "vectors"),
 }
 """Arguments of that module, and the options of ingest, or features of a dataset, that each is for."""
 

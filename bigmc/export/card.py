@@ -76,6 +76,7 @@ def _data(model: Model) -> str:
 def _columns(spec: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     """Return the columns that samples need, by their role."""
     named = {role: spec.get(role, ()) for role in ("text", "categorical", "numeric", "dense", "dates")}
+    named["vector"] = [vector["column"] for vector in spec.get("vectors", ())]
     named["one-hot"] = [levels["column"] for levels in spec.get("one_hot", ())]
     return {role: names for role, names in named.items() if names}
 

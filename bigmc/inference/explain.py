@@ -194,7 +194,7 @@ def _differences(model: Model, rows: Rows) -> NDArray[np.float64]:
 def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[tuple[str, int]]:
     """Return the counts of words, or other named features, of a sample in each feature."""
     row = {spec.text[0]: sample} if isinstance(sample, str) else by_name(sample, spec.columns)
-    missing = (name for name, value in row.items() if value is None or value != value)  # None or NaN
+    missing = (name for name, value in row.items() if value is None or _is_nan(value))
     row = {**row, **dict.fromkeys(missing, "")}
     occurrences: Counter[tuple[str, int]] = Counter()
     n_hashed = 0
@@ -207,6 +207,10 @@ def _occurrences(spec: FeatureSpec, sample: str | Mapping[str, Any]) -> Counter[
         occurrences.update(zip(names, indices, strict=True))
     occurrences.update((name, n_hashed + i) for i, name in enumerate(spec.own_names))
     return occurrences
+
+
+def _is_nan(value: Any) -> bool:
+    return np.ndim(value) == 0 and bool(value != value)
 
 
 def _text_features(hasher: TextHasher, column: str, text: str) -> list[tuple[str, int]]:

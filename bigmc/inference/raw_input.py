@@ -123,8 +123,8 @@ def _hints(model: ModelOutline, rows: RawInput, options: PredictOptions, resourc
     spec = feature_spec_of(model)
     least = smallest_limit(model) + own_copy(model, resources.engine)
     return ReadHints(
-        types={name: pa.string() for name in spec.text} | dict(rows.types),
-        numbers=tuple(name for name in (*spec.dense, *spec.numeric) if name not in options.keep),
+        types=dict(spec.json_types) | dict(rows.types),
+        numbers=tuple(name for name in spec.number_columns if name not in options.keep),
         any_width=(*spec.category_columns, *options.keep),
         known=spec.columns,
         zero_based=None if spec.first_index is None else spec.first_index == 0,

@@ -184,8 +184,8 @@ class SampleReader:
                 raise
             raise DataError(f"there is no file {paths[:60]!r}", "give texts as a list: [text]") from None
         hints = ReadHints(
-            types={name: pa.string() for name in self.spec.text},
-            numbers=(*self.spec.dense, *self.spec.numeric),
+            types=self.spec.json_types,
+            numbers=self.spec.number_columns,
             known=self.spec.columns,
             missing=self.spec.takes_missing,
         )

@@ -216,6 +216,7 @@ def options_of(manifest: Manifest, path: Path | str) -> tuple[IngestOptions, Fea
             numeric=stored.numeric,
             dense=stored.dense,
             date=stored.dates,
+            vector=stored.vector_columns,
             value_format=stored.value_formats.examples,
             missing_text=stored.value_formats.missing,
             odd_as_missing=stored.value_formats.odd,

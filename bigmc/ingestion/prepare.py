@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.columns.date_columns import DATE_PARTS
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.columns.patterns import expand_patterns
 from bigmc.ingestion.columns.sample_weights import check_weight_type
 from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
 from bigmc.ingestion.columns.value_formats import ValueFormats
+from bigmc.ingestion.columns.vector_columns import Vector, lists_of_numbers
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
@@ -58,7 +60,7 @@ def job_of(
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
     options = expand_patterns(options, sources)
-    features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources[0])
+    features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources)
     check_fourier(options.fourier, options.gamma)
     split = options.split
     recipe = Recipe(
@@ -78,7 +80,7 @@ def job_of(
         weight=options.weight,
     )
     hints = ReadHints(
-        types={name: pa.string() for name in features.text},
+        types=features.json_types,
         numbers=_numbers_only(features, recipe),
         any_width=_of_any_width(features, recipe),
         known=known,
@@ -102,7 +104,7 @@ def _numbers_only(features: FeatureSpec, recipe: Recipe) -> tuple[str, ...]:
     """Return the columns of numbers that are nothing else: others keep their type."""
     weight = () if recipe.weight is None else (recipe.weight,)
     others = {recipe.label, recipe.group, *recipe.keep}
-    return tuple(name for name in (*features.dense, *features.numeric, *weight) if name not in others)
+    return tuple(name for name in (*features.number_columns, *weight) if name not in others)
 
 
 def _of_any_width(features: FeatureSpec, recipe: Recipe) -> tuple[str, ...]:
@@ -129,11 +131,12 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
     return _with_missing(features, options, sources[0])
 
 
-def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
+def _column_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
     """Return the features of named columns."""
+    source = sources[0]
     kinds = (options.text, options.categorical, options.numeric, options.dense, options.date)
     text, categorical, numeric, dense, dates = (tuple(names) for names in kinds)
-    _refuse_repeated((*text, *categorical, *options.one_hot, *numeric, *dense, *dates))
+    _refuse_repeated([name for option in FEATURES for name in getattr(options, option)])
     _refuse_repeated(options.keep)
     hasher = None
     if text or categorical or numeric:
@@ -156,6 +159,7 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
     features = FeatureSpec(
         text, categorical, numeric, dense, hasher, one_hot=one_hot, dates=dates, value_formats=formats
     )
+    features = replace(features, vectors=tuple(map(Vector, options.vector)))  # their widths are read below
     _check_columns(features, options, source)
     if options.label_separator == "":
         raise DataError("the separator of labels is empty", "give the text between two labels")
@@ -165,7 +169,28 @@ def _column_features(options: IngestOptions, source: Source) -> FeatureSpec:
             f"{source.path}: --n-features is the width of svmlight data, not of {source.format}",
             "leave it out; --hash-bits says how many features hashing makes",
         )
-    return _with_missing(features, options, source)
+    return _with_missing(_with_widths(features, sources), options, source)
+
+
+def _with_widths(features: FeatureSpec, sources: Sequence[Source]) -> FeatureSpec:
+    """Return the features with the number of places of each vector, that of its first list."""
+    columns = features.vector_columns
+    if not columns:
+        return features
+    hints = ReadHints(types=features.json_types, known=columns, missing=True)
+    features.check_types(schema(sources[:1], columns, hints))
+    widths: dict[str, int] = {}
+    for table in _table_batches(sources, columns, hints):
+        for name in columns:
+            lengths = lists_of_numbers(table.column(name)).lengths
+            if name not in widths and lengths.max(initial=0) > 0:
+                widths[name] = int(lengths[lengths > 0][0])
+        if len(widths) == len(columns):
+            break
+    for name in columns:
+        if name not in widths:
+            raise DataError(f"{sources[0].path}: the column {name!r} has no list of numbers", "leave it out")
+    return replace(features, vectors=tuple(Vector(name, widths[name]) for name in columns))
 
 
 def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source) -> FeatureSpec:
@@ -228,7 +253,7 @@ def _check_keys(source: Source, features: FeatureSpec, options: IngestOptions, k
     """
     needed = [str(options.label), *features.numeric]
     needed += [] if features.fills else [*features.text, *features.categorical]
-    needed += [] if features.takes_missing else [*features.dense, *features.dates]
+    needed += [] if features.takes_missing else [*features.dense, *features.dates, *features.vector_columns]
     seen = schema([source], (), ReadHints(known=known)).names
     if seen:
         check_columns(source.path, needed, seen)
@@ -313,25 +338,37 @@ def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints:
         return features
     counts = [LevelCount() for _ in features.one_hot]
     means = MeanOfColumns(len(features.numbers))
-    filled, dates = ((), ()) if features.filling is None else (features.dense, features.dates)
-    columns = tuple(dict.fromkeys((*filled, *dates, *(levels.column for levels in features.one_hot))))
+    fills = features.filling is not None
+    filled = (*features.dense, *features.dates, *features.vector_columns) if fills else ()
+    columns = tuple(dict.fromkeys((*filled, *(levels.column for levels in features.one_hot))))
     for table in _table_batches(sources, columns, hints):
         for count, levels in zip(counts, features.one_hot, strict=True):
             count.add(table.column(levels.column))
         numbers = features.read_numbers(table)
-        for place, name in enumerate(filled):
-            means.add(place, numbers[name].values[~numbers[name].unreadable])
-        for place, name in enumerate(dates):
-            dated = features.read_dates(table, name)
-            for part, values in enumerate(dated.values[~dated.unreadable].T):
-                means.add(len(filled) + place * len(DATE_PARTS) + part, values)
+        of_dense = (numbers[name] for name in features.dense)
+        read = chain(of_dense, features.read_several(table)) if fills else ()
+        rows = (values for one in read for values in np.atleast_2d(one.values[~one.unreadable].T))
+        for place, values in enumerate(rows):
+            means.add(place, values)
     return replace(
         features,
         one_hot=tuple(
             count.levels(levels.column) for count, levels in zip(counts, features.one_hot, strict=True)
         ),
-        filling=None if features.filling is None else means.filling(features.filling),
+        filling=None
+        if features.filling is None
+        else means.filling(features.filling, _inner_places(features)),
     )
+
+
+def _inner_places(features: FeatureSpec) -> list[int]:
+    """Return the places of all numbers of lists but the first, which stands for its list."""
+    first = len(features.numbers) - sum(vector.width for vector in features.vectors)
+    inner: list[int] = []
+    for vector in features.vectors:
+        inner += range(first + 1, first + vector.width)
+        first += vector.width
+    return inner
 
 
 def _table_batches(

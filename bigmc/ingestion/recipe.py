@@ -63,6 +63,7 @@ class Recipe:
         """Columns that are hashed as categories, and nothing else is made of."""
         features = self.features
         others = {*features.text, *features.numeric, *features.dense, *features.dates, *self.keep}
+        others |= {*features.vector_columns}
         others |= {name for name in (self.label, self.group, self.weight) if name is not None}
         return tuple(name for name in features.categorical if name not in others)
 
@@ -129,8 +130,8 @@ class Recipe:
         ]
 
 
-_READ_FROM_ROWS = ("features.one_hot:", "features.columns:", "features.filling.")
-"""Phrases about what no option says: the values of categories, and means of numbers."""
+_READ_FROM_ROWS = ("features.one_hot:", "features.columns:", "features.filling.", "features.vectors:")
+"""Phrases about what no option says: values of categories, means of numbers, and lengths of lists."""
 
 
 def _changed_sources(stored: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> str:

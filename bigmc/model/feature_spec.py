@@ -48,11 +48,24 @@ def check_feature_spec(spec: object, n_features: int) -> None:
             raise ValueError(f"{len(spec['columns'])} columns for {n_features} features")
     if "map" in spec:
         _check_map(spec["map"])
+    if "vectors" in spec:
+        n_columns = len(spec["map"]["mean"]) if "map" in spec else n_features
+        _check_vectors(spec["vectors"], n_columns)
 
 
 def _check_names(names: object, what: str) -> None:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{what} is {ascii(names)[:40]}, not a list of names")
+
+
+def _check_vectors(vectors: object, n_columns: int) -> None:
+    """Raise an error if these are no columns of lists of numbers, all of them at most `n_columns`."""
+    if not isinstance(vectors, list) or not all(isinstance(vector, Mapping) for vector in vectors):
+        raise ValueError(f"vectors is {ascii(vectors)[:40]}, not a list of columns")
+    for vector in vectors:
+        check_types(vector, {"column": str, "width": int})
+        check_whole(vector["width"], n_columns, "width")
+    check_whole(sum(vector["width"] for vector in vectors), n_columns, "sum of widths")
 
 
 def _check_value_formats(value_formats: object) -> None:

@@ -16,7 +16,7 @@ Columns = str | Sequence[str] | None
 Missing = Literal["refuse", "keep", "fill"]
 
 DEFAULT_SPLITS = {"train": 0.8, "test": 0.2}
-FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date")
+FEATURES = ("text", "categorical", "one_hot", "numeric", "dense", "date", "vector")
 """Options that name columns of features."""
 SEVERAL = (*FEATURES, "missing_text", "odd_as_missing", "keep")
 """Options that may be repeated, of which one may be given as it is."""
@@ -34,6 +34,7 @@ class IngestKeywords(TypedDict, total=False):
     numeric: Columns
     dense: Columns
     date: Columns
+    vector: Columns
     value_format: Mapping[str, Columns] | Columns
     missing_text: Columns
     odd_as_missing: Columns
@@ -101,6 +102,11 @@ class IngestOptions(RawOptions):
     date: Sequence[str] = option(
         (),
         "Date or time; becomes numbers for day, month, weekday and hour; may be repeated.",
+        metavar="COLUMN",
+    )
+    vector: Sequence[str] = option(
+        (),
+        "Lists of numbers of one length, such as embeddings; each place is a feature; may be repeated.",
         metavar="COLUMN",
     )
     value_format: Sequence[str] = option(

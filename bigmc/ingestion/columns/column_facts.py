@@ -26,6 +26,7 @@ from bigmc.ingestion.columns.value_formats import (
     format_of_texts,
     without_missing,
 )
+from bigmc.ingestion.columns.vector_columns import is_list_of_numbers, lists_of_numbers
 from bigmc.ingestion.hashing.categories import is_text
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.lazy import LazyModule
@@ -84,6 +85,8 @@ class ColumnFacts:
     is_date: bool = False
     is_text: bool = False
     is_object: bool = False
+    is_vector: bool = False
+    width: int = 0
     inexact: str = ""
     missing: tuple[str, ...] = MISSING_TEXTS
     spelled: tuple[str, ...] = ()
@@ -99,6 +102,9 @@ class ColumnFacts:
         column = table.column(self.name)
         self.n_rows += len(column)
         kind, types = column.type, pa.types
+        first = self.n_rows == len(column)
+        if self.is_vector or is_list_of_numbers(kind) or (first and _holds_lists(column)):
+            return self._add_lists(column)
         self.is_text = self.is_text or is_text(kind)
         times = types.is_temporal(kind)
         self.unfit |= _is_bytes(kind) or (times and not is_date(kind))
@@ -123,6 +129,14 @@ class ColumnFacts:
             self._add_infinite({str(v): n for v, n in zip(infinite.tolist(), times.tolist(), strict=True)})
         else:
             self._find_inexact(column, values)
+
+    def _add_lists(self, column: pa.Array) -> None:
+        """Look at the lengths of lists: those of one length are vectors."""
+        lengths = lists_of_numbers(column.drop_null()).lengths
+        self.n_missing += column.null_count
+        self.is_vector = True
+        self.width = self.width or int(lengths.max(initial=0))  # of the first batch that has any
+        self.unfit |= bool((lengths != self.width).any())
 
     def _add_infinite(self, times: Mapping[str, int]) -> None:
         """Count infinite numbers, which are odd however many there are."""
@@ -237,6 +251,14 @@ class ColumnFacts:
         n_levels = len(self.levels.counts)
         few = n_levels <= min(MOST_LEVELS, max(2, self.n_rows // 2))
         return few or n_levels * OFTEN <= self.n_rows
+
+
+def _holds_lists(column: pa.Array) -> bool:
+    """Return whether all values are texts of lists such as ``[0.5, 1]``, as CSV files have them."""
+    if not is_text(column.type) or not any(text.startswith("[") for text in column[:1].to_pylist() if text):
+        return False
+    lengths = lists_of_numbers(column.drop_null()).lengths
+    return len(lengths) > 0 and int(lengths.min()) > 1
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -17,6 +17,7 @@ from bigmc.ingestion.columns.odd_values import note_on_odd
 from bigmc.ingestion.columns.patterns import expand_given
 from bigmc.ingestion.columns.table_columns import MOST_LEVELS, category_texts
 from bigmc.ingestion.columns.value_formats import MISSING_TEXTS, ValueFormat, ValueFormats
+from bigmc.ingestion.columns.vector_columns import is_list_of_numbers
 from bigmc.ingestion.parts.scan import Batch, Part, ReadHints, ReadRequest, expand_sources, read, scan
 from bigmc.ingestion.parts.spool import read_once
 from bigmc.ingestion.readers import FORMATS, MATRICES, TEXT_FORMATS
@@ -37,10 +38,10 @@ MOST_INDICATORS = 2_000
 class ColumnKinds(NamedTuple):
     """Options for the columns of a table.
 
-    `left_out` are columns of lists, objects, bytes, times of day, ids or row numbers, or without values, if
-    no columns are named. `notes` are sentences on texts that count as missing, on columns whose values look
-    like numbers or dates but are not read as such, on ids, and on columns that alone tell the class of every
-    row.
+    `left_out` are columns of lists that are no vectors, objects, bytes, times of day, ids or row numbers, or
+    without values, if no columns are named. `notes` are sentences on texts that count as missing, on columns
+    whose values look like numbers or dates but are not read as such, on ids, and on columns that alone tell
+    the class of every row.
     """
 
     options: IngestKeywords
@@ -63,7 +64,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
     options = expand_given(source, options)
     named = any(options.get(kind) for kind in FEATURES)
     texts: tuple[str, ...] = ()
-    dense = (*columns_of(options.get("dense")), *columns_of(options.get("date")))
+    dense = _numbers(options)
     categories = columns_of(options.get("categorical"))
     hashes = any(options.get(kind) for kind in ("text", "numeric", "hash_bits"))
     asked = (*dense, *(() if hashes else categories))
@@ -77,7 +78,7 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
         _leave_out_ids(columns)
         texts = _kinds(columns, completed)
         categories, hashes = columns_of(completed.get("categorical")), bool(texts)
-        dense = (*columns_of(completed.get("dense")), *columns_of(completed.get("date")))
+        dense = _numbers(completed)
     known = {column.name: column for column in columns}
     counts = [len(known[name].levels.counts) for name in categories if name in known]
     few = max(counts, default=0) <= MOST_LEVELS and sum(counts) <= MOST_INDICATORS
@@ -93,6 +94,15 @@ def with_column_kinds(source: Any, options: IngestKeywords) -> ColumnKinds:
         completed["missing"] = "fill"
     left_out = () if named else tuple(column.name for column in columns if not column.is_useful)
     return ColumnKinds(completed, left_out, tuple(_notes(columns)))
+
+
+def _numbers(options: IngestKeywords) -> tuple[str, ...]:
+    """Return the columns that become numbers of their own."""
+    return (
+        *columns_of(options.get("dense")),
+        *columns_of(options.get("date")),
+        *columns_of(options.get("vector")),
+    )
 
 
 def _leave_out_ids(columns: Sequence[ColumnFacts]) -> None:
@@ -132,6 +142,8 @@ def _sampled(source: Any, options: IngestKeywords, wanted: Sequence[str] | None)
             new = ColumnFacts(name, format=formats.get(name), missing=missing, use=use)
             column = columns.setdefault(name, new)
             column.add(batch.table)
+            if column.is_vector:
+                continue
             column.row_numbers.add(batch.table.column(name), batch.row, firsts[part.source])
             if classes is not None and not column.unfit:
                 column.label_copy.add(batch.table.column(name), classes)
@@ -151,10 +163,10 @@ def _classes(table: pa.RecordBatch, label: Any, labels: Codes) -> NDArray[np.int
 
 
 def _enter_nested(source: Source, columns: dict[str, ColumnFacts]) -> list[str] | None:
-    """Enter columns of lists and objects; return those to read instead, or None for all."""
+    """Enter columns of objects and other lists than of numbers; return those to read, or None for all."""
     schema = FORMATS[source.format].schema(source, ReadHints(missing=True))
     for name, kind in zip(schema.names, schema.types, strict=True):
-        if pa.types.is_nested(kind):
+        if pa.types.is_nested(kind) and not is_list_of_numbers(kind):
             columns[name] = ColumnFacts(name, unfit=True, is_object=pa.types.is_struct(kind))
     return [name for name in schema.names if name not in columns] or None if columns else None
 
@@ -244,11 +256,12 @@ def _kinds(columns: Sequence[ColumnFacts], options: IngestKeywords) -> tuple[str
     """Add each column to the options of its type; return the texts."""
     useful = [column for column in columns if column.is_useful]
     dates = tuple(column.name for column in useful if column.is_date)
-    useful = [column for column in useful if not column.is_date]
+    vectors = tuple(column.name for column in useful if column.is_vector)
+    useful = [column for column in useful if not (column.is_date or column.is_vector)]
     dense = tuple(column.name for column in useful if column.is_number)
     categories = tuple(column.name for column in useful if not column.is_number and column.is_category)
     texts = tuple(column.name for column in useful if not (column.is_number or column.is_category))
-    if not (useful or dates):
+    if not (useful or dates or vectors):
         objects = [column.name for column in columns if column.is_object]
         cure = "name some with --text, --categorical, --one-hot or --dense"
         if objects:
@@ -258,6 +271,8 @@ def _kinds(columns: Sequence[ColumnFacts], options: IngestKeywords) -> tuple[str
         options["dense"] = dense
     if dates:
         options["date"] = dates
+    if vectors:
+        options["vector"] = vectors
     if categories:
         options["categorical"] = categories
     if texts:

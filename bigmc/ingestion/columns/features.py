@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -11,15 +12,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bigmc.errors import DataError
-from bigmc.ingestion.columns.date_columns import as_dates, is_date, part_names
-from bigmc.ingestion.columns.number_columns import Floats, Numbers, is_number, null_mask
+from bigmc.ingestion.columns.column_roles import Role, check_type_of
+from bigmc.ingestion.columns.date_columns import as_dates, part_names
+from bigmc.ingestion.columns.number_columns import Floats, Numbers, null_mask
 from bigmc.ingestion.columns.table_columns import Filling, Levels, category_texts, filled, indicators
 from bigmc.ingestion.columns.value_formats import PLAIN, ValueFormats
+from bigmc.ingestion.columns.vector_columns import Vector
 from bigmc.ingestion.hashing.categories import (
     Categories,
     categories_of,
     hash_categories,
-    is_text,
     plain_text,
 )
 from bigmc.ingestion.hashing.hasher import TextHasher, hash_names
@@ -77,6 +79,8 @@ class FeatureSpec:
         `bigmc.ingestion.columns.date_columns`.
     value_formats : ValueFormats
         How numbers and dates are written in columns of texts, and what stands for missing ones.
+    vectors : tuple of Vector
+        Columns of lists of numbers; each place is a feature after those of dates.
     """
 
     text: tuple[str, ...] = ()
@@ -92,11 +96,18 @@ class FeatureSpec:
     filling: Filling | None = None
     dates: tuple[str, ...] = ()
     value_formats: ValueFormats = PLAIN
+    vectors: tuple[Vector, ...] = ()
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Names of the numeric features: dense columns, and numbers from dates."""
-        return (*self.dense, *part_names(self.dates))
+        """Names of the numeric features: dense columns, numbers from dates, and places of lists."""
+        places = (name for vector in self.vectors for name in vector.names)
+        return (*self.dense, *part_names(self.dates), *places)
+
+    @property
+    def vector_columns(self) -> tuple[str, ...]:
+        """Names of the columns of lists of numbers."""
+        return tuple(vector.column for vector in self.vectors)
 
     @property
     def category_columns(self) -> tuple[str, ...]:
@@ -108,7 +119,18 @@ class FeatureSpec:
         """Names of all columns needed, without duplicates."""
         hashed = (*self.text, *self.categorical, *self.numeric)
         one_hot = (levels.column for levels in self.one_hot)
-        return tuple(dict.fromkeys((*hashed, *self.dense, *self.dates, *one_hot)))
+        return tuple(dict.fromkeys((*hashed, *self.dense, *self.dates, *self.vector_columns, *one_hot)))
+
+    @property
+    def number_columns(self) -> tuple[str, ...]:
+        """Names of the columns of numbers, hashed or not, and of lists of numbers."""
+        return (*self.dense, *self.numeric, *self.vector_columns)
+
+    @property
+    def json_types(self) -> Mapping[str, pa.DataType]:
+        """Types that columns of JSON lines are read as, by name."""
+        texts = {name: pa.string() for name in self.text}
+        return texts | {name: pa.list_(pa.float64()) for name in self.vector_columns}
 
     @property
     def own_names(self) -> tuple[str, ...]:
@@ -155,7 +177,7 @@ class FeatureSpec:
         data.pop("value_formats")
         if self.value_formats:
             data["value_formats"] = self.value_formats.to_dict()
-        for name in ("one_hot", "filling", "dates"):
+        for name in ("one_hot", "filling", "dates", "vectors"):
             if not getattr(self, name):
                 data.pop(name)
         if self.map is not None:
@@ -167,10 +189,14 @@ class FeatureSpec:
 
     def with_fitted(self, stored: FeatureSpec) -> FeatureSpec:
         """Return these features with the fitted parts of a dataset with the same columns."""
-        columns, others = ([levels.column for levels in spec.one_hot] for spec in (self, stored))
-        same = columns == others and self.numbers == stored.numbers and self.missing_as == stored.missing_as
-        fitted = stored if same else self
-        return replace(self, map=stored.map, one_hot=fitted.one_hot, filling=fitted.filling)
+        columns, others = (
+            (*spec.dense, *spec.dates, *spec.vector_columns, *(levels.column for levels in spec.one_hot))
+            for spec in (self, stored)
+        )
+        fitted = stored if columns == others and self.missing_as == stored.missing_as else self
+        return replace(
+            self, map=stored.map, one_hot=fitted.one_hot, filling=fitted.filling, vectors=fitted.vectors
+        )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FeatureSpec:
@@ -188,6 +214,7 @@ class FeatureSpec:
             filling=Filling.from_dict(filling) if filling else None,
             dates=tuple(data.get("dates", ())),
             value_formats=ValueFormats.from_dict(data["value_formats"]) if "value_formats" in data else PLAIN,
+            vectors=tuple(Vector(each["column"], each["width"]) for each in data.get("vectors", ())),
         )
 
     def column_names(self, schema: pa.Schema) -> pa.Table:
@@ -214,6 +241,11 @@ class FeatureSpec:
         dates = as_dates(table.column(name), formats.of_dates(name), formats.missing)
         return dates.without_odd() if name in formats.odd else dates
 
+    def read_several(self, table: pa.RecordBatch) -> Iterator[Floats]:
+        """Yield the columns that become several numbers each, in the order of `numbers`."""
+        yield from (self.read_dates(table, name) for name in self.dates)
+        yield from (vector.read(table.column(vector.column)) for vector in self.vectors)
+
     def count_odd(self, table: pa.RecordBatch) -> int:
         """Return how many values of a batch are no numbers or dates and count as missing for that."""
         formats = self.value_formats
@@ -232,9 +264,9 @@ class FeatureSpec:
         numbers = self.read_numbers(table) if numbers is None else numbers
         self.check_types(table.schema)
         bad: Bad = {}
-        for faults in (self._bad_texts(table), self._bad_numbers(table, numbers), self._bad_dates(table)):
-            for name, position, what in faults:
-                bad.setdefault(position, f"column {name!r} {what}")
+        faults = (self._bad_texts(table), self._bad_numbers(table, numbers), self._bad_several(table))
+        for name, position, what in chain.from_iterable(faults):
+            bad.setdefault(position, f"column {name!r} {what}")
         return bad
 
     def _bad_texts(self, table: pa.RecordBatch) -> Iterator[_Fault]:
@@ -268,27 +300,25 @@ class FeatureSpec:
                 if not is_exact(text):
                     yield name, position, f"is {text}, which is not exact as a 64-bit float"
 
-    def _bad_dates(self, table: pa.RecordBatch) -> Iterator[_Fault]:
-        """Yield missing dates, unless they are filled or kept, and texts that are no dates."""
+    def _bad_several(self, table: pa.RecordBatch) -> Iterator[_Fault]:
+        """Yield missing dates and lists, unless they are filled or kept, and what is no date or list."""
         for name in self.dates:
             _, absent, unreadable = self.read_dates(table, name)
             for position in np.flatnonzero(unreadable | (absent & (not self.takes_missing))).tolist():
                 other = f"is not a date like {self.value_formats.date_example(name)}"
                 yield name, position, ABSENT if absent[position] else other
+        for vector in self.vectors:
+            faults = vector.faults(table.column(vector.column), self.takes_missing)
+            yield from ((vector.column, position, what) for position, what in faults)
 
     def check_types(self, schema: pa.Schema) -> None:
         """Raise `DataError` if the type of a column does not fit its use, naming an option that fits."""
-        for names, fits, wanted in (
-            (self.text, is_text, "text"),
-            (self.category_columns, _is_category, "a category"),
-            (self.dates, is_date, "a date"),
-            ((*self.numeric, *self.dense), is_number, "a number"),
-        ):
-            for name in names:
-                kind = schema.field(name).type
-                if not fits(kind):
-                    reason = f"column {name!r} has type {kind}, which is not {wanted}"
-                    raise DataError(reason, _other_use(name, kind))
+        numbers = (*self.numeric, *self.dense)
+        check_type_of(Role.TEXT, self.text, schema)
+        check_type_of(Role.CATEGORY, self.category_columns, schema)
+        check_type_of(Role.DATE, self.dates, schema)
+        check_type_of(Role.NUMBER, numbers, schema)
+        check_type_of(Role.VECTOR, self.vector_columns, schema)
 
     def categories(self, table: pa.RecordBatch, before: Sequence[Categories] = ()) -> list[Categories]:
         """Return the categorical columns of a batch without bad rows, given those of an earlier batch."""
@@ -319,8 +349,8 @@ class FeatureSpec:
         dense = np.empty((table.num_rows, len(self.dense)))
         for place, name in enumerate(self.dense):
             dense[:, place] = numbers[name].values
-        if self.dates:
-            dense = np.hstack([dense, *(self.read_dates(table, name).values for name in self.dates)])
+        if self.dates or self.vectors:
+            dense = np.hstack([dense, *(column.values for column in self.read_several(table))])
         own = [dense] if self.filling is None else filled(dense, self.filling)
         own += [indicators(table.column(levels.column), levels) for levels in self.one_hot]
         dense = np.hstack(own) if len(own) > 1 else dense
@@ -335,8 +365,10 @@ class FeatureSpec:
             index, sign = hash_names([name], bits)
             values = numbers[name].values * sign[0]
             pieces.append(Rows.of_feature(int(index[0]), values, self.n_features))
-        for position, values in enumerate(dense.T):
-            pieces.append(Rows.of_feature(self.hasher.n_features + position, values, self.n_features))
+        if dense.shape[1]:
+            entries = Rows.of_dense(dense)
+            places = entries.indices + np.int32(self.hasher.n_features)
+            pieces.append(entries._replace(indices=places, n_features=self.n_features))
         return sum_of_rows(pieces, self.n_features)
 
     def mapped(self, samples: Samples) -> Samples:
@@ -353,23 +385,6 @@ class FeatureSpec:
                 "give samples like those of the training data",
             )
         return self.map.transform(samples)
-
-
-_USES = {"--text": is_text, "--numeric": is_number, "--dense": is_number, "--date": is_date}
-
-
-def _other_use(name: str, kind: pa.DataType) -> str:
-    """Return what to do with a column of a type that does not fit its use."""
-    if pa.types.is_struct(kind):
-        return f"name a field of it, such as {name}.{kind.field(0).name}" if len(kind) else "leave it out"
-    if pa.types.is_nested(kind):
-        return "make it a column of texts or numbers, or leave it out"
-    fitting = [option for option, fits in _USES.items() if fits(kind)]
-    return f"name it with {', '.join(fitting)} or --categorical" if fitting else "name it with --categorical"
-
-
-def _is_category(kind: pa.DataType) -> bool:
-    return not pa.types.is_nested(kind)
 
 
 def _is_plain(column: pa.Array) -> bool:

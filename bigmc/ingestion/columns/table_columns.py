@@ -158,13 +158,14 @@ class MeanOfColumns:
         self._moments[place] += Moments.of(finite[:, np.newaxis])
         self._missing[place] += np.isnan(numbers).sum()
 
-    def filling(self, like: Filling) -> Filling:
+    def filling(self, like: Filling, unflagged: Sequence[int] = ()) -> Filling:
         """Return the replacements of missing numbers: the mean, or 0 if all are missing.
 
-        The same columns are flagged and standardised as in `like`.
+        Missing ones are filled, and the columns standardised, as in `like`; `unflagged` places have no mark.
         """
         means = tuple(float(moments.mean[0]) for moments in self._moments)
         spread = (np.sqrt(moments.scatter[0] / max(moments.count, 1)) for moments in self._moments)
         deviations = tuple(float(each) for each in spread) if like.deviations else ()
-        flagged = tuple(np.flatnonzero(self._missing).tolist()) if like.fills else ()
+        marked = np.setdiff1d(np.flatnonzero(self._missing), unflagged)
+        flagged = tuple(marked.tolist()) if like.fills else ()
         return Filling(means, flagged, deviations, like.fills)

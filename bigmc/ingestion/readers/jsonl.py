@@ -97,7 +97,9 @@ class JsonLinesFormat(TextFormat):
         whole = [
             name
             for name in hints.numbers
-            if name in fields.names and (name in names or pa.types.is_integer(fields.field(name).type))
+            if name not in hints.types
+            and name in fields.names
+            and (name in names or pa.types.is_integer(fields.field(name).type))
         ]
         return with_types(typed, dict.fromkeys(whole, pa.float64()))
 

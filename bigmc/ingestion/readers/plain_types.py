@@ -108,18 +108,29 @@ def common_type(kind: pa.DataType, other: pa.DataType, drift: Drift = Drift.NONE
     """Return the type of a column that has two types in different files, or None if they do not go together.
 
     A file without values in it has the type null, and how wide the offsets of texts are is the choice of the
-    writer. Numbers may be integers in one file and floats in another, as pandas writes them where a value is
-    missing: each file is read as floats. Integers of any width have a type that holds them all, but for those
-    of 64 bits without a sign beside those with one.
+    writer. Numbers, also in lists, may be integers in one file and floats in another, as pandas writes them
+    where a value is missing: each file is read as floats. Integers of any width have a type that holds them
+    all, but for those of 64 bits without a sign beside those with one.
     """
     if kind == other or pa.types.is_null(other) or (is_string(kind) and is_string(other)):
         return kind
     if pa.types.is_null(kind):
         return other
     types = kind, other
-    if drift is Drift.NUMBERS and all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in types):
+    if drift is Drift.NUMBERS and all(map(_is_number, types)):
         return pa.float64()
+    if drift is Drift.NUMBERS and all(_is_list(t) and _is_number(t.value_type) for t in types):
+        return pa.list_(pa.float64())
     if drift is Drift.INTEGERS and all(pa.types.is_integer(t) for t in types):
         (wide,) = pa.unify_schemas([pa.schema([("", t)]) for t in types], promote_options="permissive").types
         return wide if pa.types.is_unsigned_integer(wide) or pa.uint64() not in types else None
     return None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
