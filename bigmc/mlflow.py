@@ -14,6 +14,9 @@ import mlflow
 from mlflow import pyfunc
 from mlflow.models import Model as MLflowModel
 from mlflow.models.model import MLMODEL_FILE_NAME
+from mlflow.models.signature import ModelSignature
+from mlflow.models.utils import _save_example
+from mlflow.types import DataType, ParamSchema, ParamSpec
 from mlflow.utils.autologging_utils import autologging_integration, safe_patch
 
 from bigmc import api
@@ -28,8 +31,18 @@ REQUIREMENTS = "requirements.txt"
 _MOST_CHARACTERS = 250
 """Longest text of a parameter; MLflow's stores refuse longer ones."""
 
+_SIGNATURE = ModelSignature(params=ParamSchema([ParamSpec("proba", DataType.boolean, False)]))
+"""MLflow hands on only parameters that a signature has, and compares columns with those that it has."""
 
-def save_model(model: Any, path: str | Path, mlflow_model: MLflowModel | None = None, **about: Any) -> None:
+
+def save_model(
+    model: Any,
+    path: str | Path,
+    mlflow_model: MLflowModel | None = None,
+    signature: ModelSignature | None = None,
+    input_example: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
     """Write a model into a new folder as an MLflow model of the flavours ``bigmc`` and ``python_function``.
 
     Parameters
@@ -40,8 +53,12 @@ def save_model(model: Any, path: str | Path, mlflow_model: MLflowModel | None = 
         Folder to create.
     mlflow_model : mlflow.models.Model, optional
         Given by MLflow's logging.
-    **about
-        ``signature``, ``metadata`` and other properties of an MLflow model.
+    signature : mlflow.models.ModelSignature, optional
+        Columns, and parameters of predictions; by default any columns, and ``proba``.
+    input_example : data frame, array, list or dict, optional
+        Rows to store as an example.
+    metadata : mapping, optional
+        What else to store with the model.
 
     Raises
     ------
@@ -56,8 +73,11 @@ def save_model(model: Any, path: str | Path, mlflow_model: MLflowModel | None = 
     classifier.save(folder / ARCHIVE)
     write_atomic(folder / REQUIREMENTS, f"bigmc=={__version__}\n".encode())
     written = mlflow_model if mlflow_model is not None else MLflowModel()
-    for name, value in about.items():
-        setattr(written, name, value)
+    written.signature = _SIGNATURE if signature is None else signature
+    if input_example is not None:
+        _save_example(written, input_example, str(folder))
+    if metadata is not None:
+        written.metadata = dict(metadata)
     pyfunc.add_to_model(written, __name__, data=ARCHIVE, python_env=None)
     written.add_flavor(FLAVOR_NAME, data=ARCHIVE, bigmc_version=__version__)
     written.save(str(folder / MLMODEL_FILE_NAME))

@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigmc
 from bigmc import api, cli
-from bigmc.errors import BigmcError, DataError
+from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.learners.thresholds import best_threshold
 from bigmc.model import LinearModel, load_model
 from bigmc.store.dataset import Dataset
@@ -178,6 +178,19 @@ def test_predictions_are_lists(dataset, model, parquet, tmp_path):
     rows = stored["row_id"].to_pylist()
     assert raw["predicted_labels"].take(rows).to_pylist() == stored["predicted_labels"].to_pylist()
     assert [*map(set, raw["topics"].take(rows).to_pylist())] == [*map(set, stored["topics"].to_pylist())]
+
+
+def test_refusals_name_what_helps(model, tmp_path):
+    """Of probabilities, and of a text in which nobody said what separates labels."""
+    file = tmp_path / "joined.csv"
+    file.write_text("text,topics\ngoal match,sport\nbank loan,sport; money\natom cell,[]\n")
+    with pytest.raises(ModelError) as refused:
+        api.predict(model, file, tmp_path / "p.csv", proba=True)
+    assert "--calibrate" in str(refused.value)
+    assert "log_loss" not in str(refused.value)  # a loss for one label per row
+    with pytest.raises(DataError, match="--label-separator"):
+        api.evaluate(model, file)
+    assert api.evaluate(model, file, label_separator="; ")["n_samples"] == 3
 
 
 def test_the_threshold_has_the_best_micro_f1(dataset, model):

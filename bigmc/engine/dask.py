@@ -68,6 +68,10 @@ class DaskEngine:
         self._client: Any = _connect(scheduler) if isinstance(scheduler, str | Path) else scheduler
         if self._client.asynchronous:
             raise BigmcError("the Dask client is asynchronous", "give one made without asynchronous=True")
+        # Noted now, since a client that loses the connection forgets the address.
+        self._address = str(
+            getattr(self._client.scheduler, "address", None) or self._client._start_arg or "?"
+        )
         deadline = time.monotonic() + DESERTED_SECONDS
         while not self._workers():
             if time.monotonic() > deadline:
@@ -295,10 +299,6 @@ class DaskEngine:
         return BigmcError(
             f"the connection to the Dask scheduler at {self._address} is lost", f"start it, then {_AGAIN}"
         )
-
-    @property
-    def _address(self) -> str:
-        return str(self._client._start_arg or getattr(self._client.scheduler, "address", "?"))
 
 
 def _connect(scheduler: str | Path) -> Any:

@@ -273,9 +273,11 @@ class Model(Sized):
     def check_probabilities(self) -> None:
         """Raise `ModelError`, with ways to get them, if the model has no probabilities."""
         if not self.has_probabilities:
+            sets = self.label_threshold is not None
+            with_them = "--calibrate" if sets else "--calibrate or the loss log_loss"
             raise ModelError(
                 "this model has no probabilities, because its scores are not calibrated",
-                "train with --calibrate or the loss log_loss, use bigmc fit, or calibrate it on other rows",
+                f"train with {with_them}, use bigmc fit, or calibrate it on other rows",
             )
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:

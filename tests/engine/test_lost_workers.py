@@ -284,3 +284,15 @@ def test_a_lost_scheduler_is_told_in_one_line_and_the_same_command_goes_on(folde
         again = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert model.read_bytes() == (folder / "boost.model").read_bytes()
     assert json.loads(again.stdout)["tasks"] > 0
+
+
+def test_the_address_of_a_lost_scheduler_is_told_later_too(tmp_path):
+    """When its client has given up, and forgotten the address."""
+    file = tmp_path / "scheduler.json"
+    with Cluster(file) as cluster, DaskEngine(file) as engine:
+        address = json.loads(file.read_text())["address"]
+        cluster.scheduler.kill()
+        while engine._client.scheduler is not None:
+            time.sleep(0.05)
+        with pytest.raises(BigmcError, match=f"the Dask scheduler at {address} is lost"):
+            list(engine.map(abs, range(2)))

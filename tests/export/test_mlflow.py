@@ -68,6 +68,36 @@ def test_a_logged_model_is_found_by_its_address(store):
     np.testing.assert_array_equal(loaded.predict(table), bigmc.load_model(path).predict(table))
 
 
+def test_a_generic_model_gives_probabilities_if_asked(store):
+    table = documents()
+    bigmc.ingest(table, store / "d", text="text", label="label", hash_bits=12)
+    bigmc.train("sparse", store / "d", store / "m.model", loss="log_loss", memory_limit="200MB")
+    bigmc.mlflow.save_model(store / "m.model", store / "saved")
+    generic = mlflow.pyfunc.load_model(str(store / "saved"))
+    own = bigmc.load_model(store / "m.model")
+    np.testing.assert_array_equal(generic.predict(table), own.predict(table))
+    np.testing.assert_array_equal(generic.predict(table, {"proba": True}), own.predict_proba(table))
+    np.testing.assert_array_equal(generic.predict(table.assign(more=1)), own.predict(table))
+
+
+def test_an_example_and_a_signature_are_stored(store):
+    path = trained(store)
+    example = documents()[["text"]].head(3)
+    signature = mlflow.models.infer_signature(example)
+    with mlflow.start_run():
+        info = bigmc.mlflow.log_model(path, name="reviews", input_example=example, signature=signature)
+        plain = bigmc.mlflow.log_model(path, name="plain", input_example=example, metadata={"team": "a"})
+    loaded = mlflow.pyfunc.load_model(info.model_uri)
+    pd.testing.assert_frame_equal(loaded.input_example, example)
+    assert loaded.metadata.signature == signature
+    own = bigmc.load_model(path)
+    np.testing.assert_array_equal(loaded.predict(example), own.predict(example))
+    again = mlflow.pyfunc.load_model(plain.model_uri)
+    pd.testing.assert_frame_equal(again.input_example, example)
+    assert again.metadata.metadata == {"team": "a"}
+    np.testing.assert_array_equal(again.predict(example), own.predict(example))
+
+
 def test_a_fit_is_recorded(store):
     bigmc.mlflow.autolog()
     result = bigmc.fit(

@@ -88,7 +88,8 @@ def _check(model: Model, samples: LabelledInput, n_samples: int, options: Evalua
         ours, theirs = ("a set of labels", "one label")[:: 1 if sets else -1]
         raise DataError(
             f"the model predicts {ours} per sample and the dataset has {theirs}",
-            "evaluate on data with the same kind of labels as the training data",
+            "evaluate on data with the same kind of labels as the training data"
+            + (", and name what separates labels in a text with --label-separator" if sets else ""),
         )
     if options.propensities is not None and not sets:
         raise DataError("propensities need sets of labels", "leave --propensities out")

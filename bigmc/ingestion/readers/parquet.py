@@ -24,9 +24,9 @@ from bigmc.ingestion.readers.base import (
     number,
 )
 from bigmc.ingestion.readers.footers import bytes_in_memory
-from bigmc.ingestion.readers.nested import select, with_fields
+from bigmc.ingestion.readers.nested import only, select, with_fields
 from bigmc.ingestion.readers.pages import open_bytes, page_bytes_of
-from bigmc.ingestion.readers.plain_types import plain_columns, plain_schema
+from bigmc.ingestion.readers.plain_types import has_inner_dictionary, plain_columns, plain_schema
 from bigmc.ingestion.readers.row_ranges import Rows, cut, rows_between
 from bigmc.ingestion.readers.utf8 import is_string, undecodable_rows
 from bigmc.ingestion.sources.source import Source, open_file, status_of
@@ -132,7 +132,7 @@ def longest_text(path: str, names: Sequence[str]) -> tuple[int, int]:
     with _open(path) as file, _refusing(path):
         for name in names:
             done = 0
-            for batch in file.iter_batches(batch_size=_FEW_ROWS, columns=[name], use_threads=False):
+            for batch in _stream(file, range(file.metadata.num_row_groups), [name], _FEW_ROWS):
                 row, longest = _longest_text(plain_columns(select(batch, [name])))
                 longest_text = max(longest_text, (done + row, longest), key=lambda text: text[1])
                 done += batch.num_rows
@@ -259,15 +259,25 @@ def _batches(
     with _refusing(part.path):
         n_rows = _batch_rows(file, part, wanted, request.batch_bytes)
         most = n_rows * request.most_pieces
-        batches = file.iter_batches(
-            batch_size=most, row_groups=list(groups), columns=wanted, use_threads=False
-        )
+        batches = _stream(file, groups, wanted, most)
     while True:
         with _refusing(part.path):
             batch = next(batches, None)
         if batch is None:
             return
         yield select(batch, wanted), n_rows
+
+
+def _stream(file: Any, groups: range, wanted: list[str], n_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most so many rows of some columns.
+
+    Each row group has its own dictionaries. Arrow cannot join those in lists and objects, so no batch
+    of such columns has rows of two row groups.
+    """
+    kinds = only(file.schema_arrow, wanted).types
+    apart = any(has_inner_dictionary(kind) for kind in kinds)
+    for together in [[group] for group in groups] if apart else [list(groups)]:
+        yield from file.iter_batches(n_rows, row_groups=together, columns=wanted, use_threads=False)
 
 
 def _by_columns(
@@ -338,8 +348,7 @@ def _batch_rows(file: Any, part: Part, wanted: list[str], batch_bytes: int) -> i
     per_row = encoded / max(1, n_rows)
     look = max(1, min(_LOOK_ROWS, int(batch_bytes / max(per_row, 1))))
     decoded = 8.0
-    first = file.iter_batches(batch_size=look, row_groups=[part.start], columns=wanted, use_threads=False)
-    for batch in first:
+    for batch in _stream(file, range(part.start, part.start + 1), wanted, look):
         decoded += plain_columns(batch).nbytes / max(1, batch.num_rows)
         break
     return max(1, min(_MAX_BATCH_ROWS, int(batch_bytes / max(per_row, decoded))))

@@ -42,6 +42,12 @@ def _plain_inner(kind: pa.DataType) -> pa.DataType:
     return kind if isinstance(kind, pa.BaseExtensionType) else plain_type(kind)
 
 
+def has_inner_dictionary(kind: pa.DataType) -> bool:
+    """Return whether a list or an object has a dictionary in it, at any depth."""
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return any(pa.types.is_dictionary(one) or has_inner_dictionary(one) for one in inner)
+
+
 def bytes_of(table: pa.Table | pa.RecordBatch) -> int:
     """Return the bytes of a table.
 
