@@ -319,6 +319,18 @@ def test_the_same_labels_from_every_source(made, tmp_path):
     assert verify(found.path) == []
 
 
+def test_lists_are_appended_to_labels_that_were_joined_by_a_separator(tmp_path):
+    (tmp_path / "d.csv").write_text("text,topics\none two,x|y\ntwo six,y\nsix ten,[]\n")
+    rows = [{"text": "ten one", "topics": ["z", "x"]}, {"text": "one six", "topics": []}]
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = {"text": "text", "label": "topics", "label_separator": "|", "split": {"train": 1.0}}
+    bigmc.ingest(tmp_path / "d.csv", to=tmp_path / "d", **named)
+    both = bigmc.ingest(tmp_path / "more.jsonl", to=tmp_path / "d", append=True)
+    sets = both.label_sets()[np.argsort(both.row_ids())]
+    named_sets = [[both.classes[code] for code in row if code >= 0] for row in sets]
+    assert [sorted(row) for row in named_sets] == [["x", "y"], ["y"], [], ["x", "z"], []]
+
+
 def test_bad_labels_are_refused_or_set_aside(tmp_path):
     table = pa.table(
         {

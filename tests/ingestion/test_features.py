@@ -67,9 +67,10 @@ def test_categories_of_any_type_equal_feature_hasher(values):
     ("spec", "column", "option"),
     [
         (FeatureSpec(text=("x",), hasher=TextHasher()), pa.array([1, 2]), "--numeric"),
-        (FeatureSpec(dense=("x",)), pa.array([[1], [2]]), "make it a column of texts or numbers"),
+        (FeatureSpec(dense=("x",)), pa.array([[1], [2]]), "name it with --vector"),
+        (FeatureSpec(dense=("x",)), pa.array([["a"], []]), "make it a column of texts or numbers"),
         (FeatureSpec(dense=("x",)), pa.array([1, 2], pa.timestamp("s")), "--date or --categorical"),
-        (FeatureSpec(categorical=("x",), hasher=TextHasher()), pa.array([[1], [2]]), "make it a column"),
+        (FeatureSpec(categorical=("x",), hasher=TextHasher()), pa.array([[1], [2]]), "name it with --vector"),
     ],
 )
 def test_types_that_do_not_fit(spec, column, option):

@@ -58,7 +58,7 @@ class LabelColumn:
         labels = batch.labels if self.name is None or batch.table is None else batch.table.column(self.name)
         if labels is None:
             raise DataError(f"{batch.path}: no labels", "give data with its labels")
-        if self.separator is not None and not is_sets(labels.type):
+        if self.separator is not None:
             labels = split_labels(labels, self.separator)
         missing = np.flatnonzero(find_missing(labels))
         if len(missing):

@@ -163,10 +163,12 @@ class LabelCoder:
 
 
 def split_labels(labels: pa.Array, separator: str) -> pa.Array:
-    """Split texts at the separator into lists of labels; `NO_LABELS` becomes an empty list.
+    """Split texts at the separator into lists of labels; `NO_LABELS` becomes an empty list, lists stay.
 
-    `DataError` if the labels are not texts.
+    `DataError` if the labels are neither texts nor lists.
     """
+    if is_sets(labels.type):
+        return labels
     if not is_string(labels.type):
         raise DataError(
             f"the label column has type {labels.type}, not text, so --label-separator cannot split it",
