@@ -1,6 +1,7 @@
 """Labels that may not have been meant are told, and stay classes of their own."""
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
 from bigmc.api import open_dataset
@@ -23,6 +24,22 @@ def test_texts_of_one_number_or_date_are_doubted_together():
     )
     assert "case or spaces" in "".join(doubts_about_labels(np.array(["true", "True"])))
     assert len(doubts_about_labels(np.array(["true", "True"]))) == 1
+
+
+@pytest.mark.parametrize(("separator", "shown"), [("|", "'|'"), ("; ", "';'"), (",", ",")])
+def test_labels_whose_parts_recur_may_be_sets(separator, shown):
+    sets = [("art", "law"), ("law", "art", "war"), ("war", "art"), ("law",), ("war", "law")]
+    (doubt,) = doubts_about_labels(np.array([separator.join(names) for names in sets]))
+    assert doubt.endswith(
+        f"look like several labels each; if they are, --label-separator {shown} makes sets of them"
+    )
+
+
+def test_labels_whose_parts_do_not_recur_are_no_sets():
+    towns = ["Bari, Italy", "Lyon, France", "Rome, Italy", "Paris, France", "Bonn, Germany"]
+    ranges = ["[0,10)", "[10,20)", "[20,30)", "[30,40)", "[40,50)"]
+    for classes in towns, ranges, ["a|b", "b|a", "a"]:
+        assert doubts_about_labels(np.array(classes)) == []
 
 
 def test_the_command_tells_them_and_keeps_them(tmp_path):
