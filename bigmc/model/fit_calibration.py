@@ -40,12 +40,12 @@ _FEW_ROWS = 3_000
 what happened n times of n, as Platt (1999) smooths his targets: scores that tell few rows apart without a
 mistake would be made certainties, and one mistake later costs the log loss of thousands of rows."""
 _LONGEST_STEP = 1.0
-"""Of a parameter: the level sets of the loss are curved."""
+"""Of all parameters together: the level sets of the loss are curved."""
 
 _Link = Callable[
     [NDArray[np.float32], NDArray[np.float64]], tuple[NDArray[np.float32], list[NDArray[np.float32]]]
 ]
-"""From scores and parameters to logits and their derivatives by each parameter."""
+"""From scores and parameters to logits and their derivatives by each parameter, all class after class."""
 
 
 def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> Calibration:
@@ -76,7 +76,8 @@ def fit_shares(scores: NDArray[np.float64], codes: NDArray[np.integer[Any]]) -> 
 class _HeldOut(NamedTuple):
     """Scores of rows that training did not see, in chunks, and the classes of these rows.
 
-    `doubt` is the chance that a label is counted as another one.
+    A chunk has the shape (n_classes, n_rows): with the few classes of a row side by side, sums over them take
+    a hundred times as long. `doubt` is the chance that a label is counted as another one.
     """
 
     chunks: list[tuple[NDArray[np.float32], NDArray[np.integer[Any]]]]
@@ -92,7 +93,7 @@ class _HeldOut(NamedTuple):
         scores, codes = scores[some], codes[some]
         step = max(1, _CHUNK_ENTRIES // scores.shape[1])
         chunks = [
-            (np.ascontiguousarray(scores[lo : lo + step], np.float32), codes[lo : lo + step])
+            (np.ascontiguousarray(scores[lo : lo + step].T, np.float32), codes[lo : lo + step])
             for lo in range(0, len(scores), step)
         ]
         return cls(chunks, len(scores), 1.0 / (len(scores) + 2) if len(scores) <= _FEW_ROWS else 0.0)
@@ -119,12 +120,12 @@ class _Curve(NamedTuple):
             scores: NDArray[np.float32], parameters: NDArray[np.float64]
         ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
             logits, derivatives = self.link(scores, parameters[:-1])
-            chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-            chances /= chances.sum(axis=1, keepdims=True)
-            noise, uniform = np.float32(_share(parameters[-1])), np.float32(1.0 / scores.shape[1])
+            chances = np.exp(logits - logits.max(axis=0))
+            chances /= chances.sum(axis=0)
+            noise, uniform = np.float32(_share(parameters[-1])), np.float32(1.0 / len(scores))
             mixed = (1 - noise) * chances + noise * uniform
             clean = (1 - noise) * chances / mixed
-            changes = [clean * (d - (chances * d).sum(axis=1, keepdims=True)) for d in derivatives]
+            changes = [clean * (d - (chances * d).sum(axis=0)) for d in derivatives]
             return np.log(mixed), [*changes, noise * (1 - noise) * (uniform - chances) / mixed]
 
         return _Curve(self.name, link, (*self.bounds, _NOISES))
@@ -203,31 +204,54 @@ _POWER = _Curve(POWER, _power_of_sigmoid, (_LOG_SCALES, _OFFSETS, _LOG_POWERS))
 
 
 def _fisher_scoring(rows: _HeldOut, curve: _Curve, start: NDArray[np.float64]) -> _Fit:
-    """Minimise the log loss by damped steps with the expected Hessian.
+    """Minimise the log loss by steps with the expected Hessian, of at most a length that what they gain sets.
 
-    Levenberg's damping as in Nocedal and Wright, Numerical Optimization, section 10.3, since scale, offset
-    and power of a few rows nearly make up for one another.
+    A trust region, as in Nocedal and Wright, Numerical Optimization, algorithm 4.1: scale, offset and power
+    of a few rows nearly make up for one another, so that the loss hardly changes along some line. There a
+    step has to be short, but not in other directions.
     """
     lower, upper = np.array(curve.bounds).T
-    parameters, damping = start, 1e-3
+    parameters, radius = start, _LONGEST_STEP
     loss, gradient, curvature = _derivatives(rows, curve, start)
     for _ in range(_MOST_STEPS):
-        damped = curvature + np.diag(damping * np.diag(curvature) + 1e-12)
+        # what is at a bound stays, where the loss would fall beyond it
         kept = ((parameters <= lower) & (gradient > 0)) | ((parameters >= upper) & (gradient < 0))
-        if kept.any():  # at a bound, where the loss would fall beyond it
-            damped[kept, :] = damped[:, kept] = 0.0
-            damped[kept, kept] = 1.0
-        step = -np.linalg.solve(damped, np.where(kept, 0.0, gradient))
-        if -0.5 * (gradient @ step) < _TOL:
+        free = np.flatnonzero(~kept)
+        step = np.zeros(len(parameters))
+        step[free] = _step_within(radius, gradient[free], curvature[np.ix_(free, free)])
+        expected = -(gradient @ step) - 0.5 * (step @ curvature @ step)
+        if not expected >= _TOL:  # nor if scores are so large that it is no number
             break
-        step /= max(1.0, np.abs(step).max() / _LONGEST_STEP)
         new = np.clip(parameters + step, lower, upper)
         derivatives = _derivatives(rows, curve, new)
-        if derivatives[0] < loss:
-            parameters, (loss, gradient, curvature), damping = new, derivatives, max(damping / 10, 1e-9)
-        else:
-            damping *= 10
+        gained = loss - derivatives[0]
+        if gained > 0.0:
+            parameters, (loss, gradient, curvature) = new, derivatives
+        if gained > 0.75 * expected:
+            radius = min(2.0 * radius, _LONGEST_STEP)
+        elif not gained >= 0.25 * expected:
+            radius = 0.25 * float(np.linalg.norm(step))
     return _Fit(parameters, loss)
+
+
+def _step_within(
+    radius: float, gradient: NDArray[np.float64], curvature: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the step of the least value by a quadratic model among those of at most a length."""
+    if not (len(gradient) and np.isfinite(curvature).all()):
+        return np.zeros(len(gradient))
+    curvatures, directions = np.linalg.eigh(curvature)
+    curvatures = np.maximum(curvatures, 1e-12)
+    along, damping = directions.T @ gradient, 0.0
+    for _ in range(_MOST_STEPS):  # Newton's, for the damping that gives this length
+        step: NDArray[np.float64] = along / (curvatures + damping)
+        length = float(np.linalg.norm(step))
+        if length <= 1.01 * radius:
+            break
+        slope = float((step**2 / (curvatures + damping)).sum())
+        damping += length**2 / slope * (length - radius) / radius
+    moved: NDArray[np.float64] = -directions @ step
+    return moved
 
 
 def _derivatives(
@@ -238,14 +262,14 @@ def _derivatives(
     loss, gradient, curvature, doubt = 0.0, np.zeros(n), np.zeros((n, n)), rows.doubt
     for scores, codes in rows.chunks:
         logits, derivatives = curve.link(scores, parameters)
-        own = np.arange(len(codes)), codes
-        largest = logits.max(axis=1, keepdims=True)
+        own = codes, np.arange(len(codes))
+        largest = logits.max(axis=0)
         chances = np.exp(logits - largest)
-        total = chances.sum(axis=1, keepdims=True)
+        total = chances.sum(axis=0)
         chances /= total
-        loss += float((np.log(total) + largest)[:, 0].sum(dtype=np.float64) - _expected(logits, own, doubt))
+        loss += float((np.log(total) + largest).sum(dtype=np.float64) - _expected(logits, own, doubt))
         parts = [(d, chances * d) for d in derivatives]
-        means = [weighted.sum(axis=1) for _, weighted in parts]
+        means = [weighted.sum(axis=0) for _, weighted in parts]
         for i, (derivative, weighted) in enumerate(parts):
             gradient[i] += means[i].sum(dtype=np.float64) - _expected(derivative, own, doubt)
             for j in range(i + 1):
@@ -256,14 +280,14 @@ def _derivatives(
 
 
 def _expected(
-    values: NDArray[np.float32], own: tuple[NDArray[np.int64], NDArray[np.integer[Any]]], doubt: float
+    values: NDArray[np.float32], own: tuple[NDArray[np.integer[Any]], NDArray[np.int64]], doubt: float
 ) -> float:
     """Return the sum over rows of the values of their labels, or with a chance `doubt` of another class."""
     right = float(values[own].sum(dtype=np.float64))
     if doubt == 0.0:
         return right
     others = float(values.sum(dtype=np.float64)) - right
-    return (1.0 - doubt) * right + doubt * others / max(len(values[0]) - 1, 1)
+    return (1.0 - doubt) * right + doubt * others / max(len(values) - 1, 1)
 
 
 def fit_sigmoid(scores: NDArray[np.float64], is_label: NDArray[np.bool_]) -> Calibration:

@@ -226,3 +226,23 @@ def test_labels_to_calibrate_with_fit_the_rows(sets, y, message):
         model.calibrate(X, y)
     right = labels[:, np.newaxis] == classes if sets else list(labels)
     assert model.calibrate(X, right).predict_proba(X).shape == (60, 3)
+
+
+def test_where_labels_are_noisy_the_fit_ends_near_the_least_log_loss():
+    generator = np.random.default_rng([2, 3, 6])
+    scores, codes = generator.standard_normal((3200, 3)), generator.integers(0, 3, 3200)
+    rows = np.arange(3200)
+    scores[rows, codes] += 6
+    codes = np.where(generator.random(3200) < 0.3, generator.integers(0, 3, 3200), codes)
+
+    def loss(parameters):
+        scale, offset, power, noise = parameters
+        curve = Calibration(np.exp(scale), offset, "power of a sigmoid", np.exp(power), expit(noise))
+        return -np.log(curve.probabilities(scores)[rows, codes]).mean()
+
+    starts = [(0.0, -5.0, 0.0, -1.0), (1.0, -15.0, 1.0, -1.0)]
+    least = min(minimize(loss, start, method="Nelder-Mead").fun for start in starts)
+    found = fit_shares(scores, codes)
+    own = -np.log(found.probabilities(scores)[rows, codes]).mean()
+    assert found.label_noise == pytest.approx(0.3, abs=0.02)
+    assert own == pytest.approx(least, abs=5e-4)
