@@ -153,16 +153,17 @@ class ChunkPlan:
         free = self.free_bytes - held - n_workers * self.worker_bytes
         return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
 
-    def reading(self, held: int, n_candidates: int, n_gradients: int) -> Reading:
+    def reading(self, held: int, n_candidates: int, n_gradients: int, finer: int = 1) -> Reading:
         """Return how one more reading goes, by one worker, after a pass that kept so many gradients.
 
-        Beside `held` bytes of columns of the candidates.
+        Beside `held` bytes of columns of the candidates. Parts of shards are smaller by the factor `finer`.
         """
         block_bytes = min(self.block_bytes, max(self.longest_column, _READ_AT_ONCE))
         worker = self.worker_bytes - 2 * (self.block_bytes - block_bytes)
         if self.shard_parts > 1:
             worker -= self.held_shard_bytes + self.block_bytes - block_bytes
-        taken = held + self._in_pass(n_candidates) + worker
+        scores = 4 * self.width * self.longest_column // (self.entry_bytes * self.shard_parts)
+        taken = held + self._in_pass(n_candidates) + worker - (scores - scores // finer)
         taken += 8 * (self.n_kept + 1 + _MEASURES) * n_gradients
         entry_bytes = self.entry_bytes if self.shard_parts > 1 else 0
         feature_bytes = 4 * self.n_kept + 8 * (1 + _MEASURES)
