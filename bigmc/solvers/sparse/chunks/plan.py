@@ -212,6 +212,13 @@ class ChunkPlan:
         taken = held + self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
         return max(0, int(_RARE_SHARE * (self.free_bytes - taken)))
 
+    def bytes_for_rare(self, n_features: int, held: int, n_pieces: int) -> int:
+        """Return the same, or what stochastic steps leave: a chunk, of so many pieces, has no scores."""
+        if not self.goes_by_rows(n_features):
+            return self.most_rare(n_features, held)
+        taken = held + self.row_bytes + (8 * n_pieces + _BY_ROWS_COST * self.width) * n_features
+        return max(0, int(_RARE_SHARE * (self.free_bytes - taken)))
+
     def n_chunks(self, nnz: int, n_features: int) -> int:
         """Return the number of chunks for candidates of so many entries."""
         free = self.chunk_bytes - self.feature_bytes * n_features

@@ -7,6 +7,7 @@ memory; the others go to a scratch file, which costs less to read again than the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,11 @@ class Spill:
     def size(self) -> tuple[int, int]:
         """Bytes of columns in memory, and number of features in all layers."""
         return self.held_bytes, sum(map(len, self.features_by_layer))
+
+    @property
+    def most_pieces(self) -> int:
+        """Pieces that a chunk has at most."""
+        return max(Counter(piece.chunk for piece in self.pieces).values(), default=0)
 
     @property
     def features(self) -> NDArray[np.int64]:
