@@ -146,6 +146,68 @@ def test_columns_are_read_as_often_as_memory_asks_for_those_of_the_largest_bound
         assert bounds[first].min() >= bounds[second].max()
 
 
+def certified_with_weights(plan, rereading):
+    """Make a pass at weights of the candidates; return it, the bytes read, and the norms of all gradients."""
+    X, y, dataset = made(4)
+    task = task_of(dataset, "squared_hinge", 3e-2)
+    rows = np.zeros((len(CANDIDATES), task.width))
+    rows[:, :4] = 0.3 * np.random.default_rng(7).standard_normal((len(CANDIDATES), 4))
+    W = np.zeros((N_FEATURES, 4))
+    W[CANDIDATES] = rows[:, :4]
+    spill = Spill(dataset, None, 1, 0, None, exact_rows(dataset), 0, plan.shard_parts)
+    try:
+        spill.add(CANDIDATES)
+        coef = Coefficients.zeros(task.width).updated([(CANDIDATES, rows)])
+        anchor = evaluate_by_columns(task, spill, coef, np.zeros(4))
+        spill.n_bytes = 0
+        none = np.empty(0, np.int64)
+        found = Certifier(task, plan).certify(spill, anchor, none, Norms.EXACT, 1.0, rereading=rereading)
+        n_bytes, columns = spill.n_bytes, sum(spill.column_bytes)
+    finally:
+        spill.close()
+    _, gradient, _ = loss_and_gradient("squared_hinge", X.toarray(), y, W, np.zeros(4), np.ones(N_ROWS))
+    return found, n_bytes / dataset.decoded_bytes, columns, np.linalg.norm(gradient, axis=1)
+
+
+@pytest.mark.parametrize("rereading", [Rereading.NONE, Rereading.ALL_IN_DOUBT])
+def test_scores_come_from_the_columns_that_a_pass_has_decoded(rereading):
+    many = replace(PLAN, n_kept=3, free_bytes=1 << 24, shard_parts=2, held_shard_bytes=1 << 20)
+    held, n_reads, columns, norms = certified_with_weights(many, rereading)
+    few, more_reads, _, _ = certified_with_weights(replace(many, held_shard_bytes=0), rereading)
+    assert columns > 0
+    assert n_reads <= (1 if rereading is Rereading.NONE else 2)
+    assert more_reads > n_reads
+    others = np.setdiff1d(np.arange(N_FEATURES), CANDIDATES)
+    for found in (held, few):
+        assert (found.sums.norms[others] >= norms[others] * (1 - 1e-12)).all()
+        doubted = np.setdiff1d(found.measured.doubted, CANDIDATES)
+        assert (len(doubted) > 0) == (rereading is Rereading.ALL_IN_DOUBT)
+        np.testing.assert_allclose(found.sums.norms[doubted], norms[doubted], rtol=1e-4)
+    assert held.lower == pytest.approx(few.lower, rel=1e-6)
+
+
+def test_finer_parts_of_shards_leave_memory_for_all_that_is_read_again(monkeypatch):
+    asked, add_up = [], Certifier._add_up
+
+    def noted(self, spill, request, *arguments, **options):
+        asked.append(request)
+        return add_up(self, spill, request, *arguments, **options)
+
+    monkeypatch.setattr(Certifier, "_add_up", noted)
+    plan = replace(PLAN, n_kept=3, shard_parts=2, held_shard_bytes=1 << 20, longest_column=60_000)
+    scores = 4 * plan.width * plan.longest_column // (plan.entry_bytes * plan.shard_parts)
+    plan = replace(plan, worker_bytes=scores + plan.held_shard_bytes)
+    for left, parts in ((1 << 20, 2), (3000, 4)):
+        asked.clear()
+        tight = replace(plan, free_bytes=scores + left)
+        found, _, _, norms = certified_with_weights(tight, Rereading.ALL_IN_DOUBT)
+        (again,) = [request for request in asked if request.only]  # of one reading
+        assert again.shard_parts == parts
+        assert len(again.features) > 30
+        expected = norms[again.features]
+        np.testing.assert_allclose(found.sums.norms[again.features], expected, rtol=1e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("loss", ["squared_hinge", "log_loss"])
 def test_passes_over_all_columns_prove_what_those_over_shards_do(loss, fit_intercept, monkeypatch):

@@ -10,6 +10,7 @@ from bigmc.solvers.loop import RunContext
 from bigmc.solvers.sparse.chunks import rare_features as rare_module
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.rare_features import RareFeatures, rare_features
+from bigmc.solvers.sparse.chunks.stochastic_rounds import Point, evaluate_by_rows
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.scratch.row_scales import RowNorms, exact_rows, rough_rows
@@ -55,8 +56,9 @@ def gradients(X, labels, weights, W, intercept):
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True)])
 @pytest.mark.parametrize(("weighted", "piece_rows"), [(False, 1 << 16), (True, 50)])
 @pytest.mark.parametrize("ridge", [0.0, 1e-2])
+@pytest.mark.parametrize("layers", [2, 1], ids=["by columns", "by rows"])
 def test_rare_features_end_at_their_optimum_and_others_stay(
-    weighting, weighted, piece_rows, ridge, monkeypatch
+    weighting, weighted, piece_rows, ridge, layers, monkeypatch
 ):
     monkeypatch.setattr(rare_module, "PIECE_ROWS", piece_rows)
     X, dataset = made(weighting)
@@ -73,10 +75,13 @@ def test_rare_features_end_at_their_optimum_and_others_stay(
     chosen = np.arange(22, 38)
     spill = Spill(dataset, weights, 4, 0, None, exact_rows(dataset))
     try:
-        spill.add(np.arange(0, 40, 2))
-        spill.add(np.arange(1, 40, 2))
+        for first in range(layers):
+            spill.add(np.arange(first, 40, layers))
         rare = RareFeatures(task, chosen)
-        before = evaluate_by_columns(task, spill, start, intercept, rare)
+        if layers == 1:
+            before = evaluate_by_rows(task, spill, Point(start, intercept), 1 << 13, rare)
+        else:
+            before = evaluate_by_columns(task, spill, start, intercept, rare)
         found = rare.solve(start, 0)
         after = evaluate_by_columns(task, spill, found, intercept)
     finally:

@@ -16,6 +16,7 @@ from bigmc.solvers.sparse.chunks.candidate_gradients import gradient_changes
 from bigmc.solvers.sparse.chunks.evaluation import evaluate_by_columns
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.feasible_intercept import feasible_by_intercept
+from bigmc.solvers.sparse.chunks.rare_features import RareFeatures
 from bigmc.solvers.sparse.chunks.stochastic_rounds import (
     Damped,
     Point,
@@ -269,6 +270,29 @@ def test_resumed_runs_with_other_candidates_give_the_same_bits():
             run(dataset, plan, checkpoint=checkpoint, **options)
         again, _ = run(dataset, plan, checkpoint=checkpoint, threads=1, **options)
         assert again.coef.rows.tobytes() == whole.coef.rows.tobytes()
+
+
+def test_rare_features_are_solved_for_before_a_pass(monkeypatch):
+    """A chunk has a few entries of each feature, and gradients of some stay outside of their balls."""
+    solved, solve_for = [], RareFeatures.solve
+
+    def noted(self, coef, n_iter):
+        found = solve_for(self, coef, n_iter)
+        solved.append((self.features, coef, found))
+        return found
+
+    monkeypatch.setattr(RareFeatures, "solve", noted)
+    state, certificate = run(
+        noisy(800), replace(NARROW, free_bytes=200_000), alpha=8e-2, loss="squared_hinge"
+    )
+    assert certificate.gap <= 1e-3
+    assert solved
+    for features, before, after in solved:
+        others = np.setdiff1d(before.features, features)
+        assert len(features) > 0
+        assert after.rows.dtype == before.rows.dtype == np.float32
+        np.testing.assert_array_equal(after.take(others), before.take(others))
+    assert state.coef.rows.dtype == np.float32
 
 
 @cache

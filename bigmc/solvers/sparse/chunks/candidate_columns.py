@@ -105,7 +105,7 @@ class CandidateColumns:
         """Return objective and gradient of the candidates at some weights; collect rows of rare features."""
         spill = self.spill
         if self._plan.goes_by_rows(len(spill.features)):
-            return evaluate_by_rows(self._task, spill, point, self._plan.row_bytes)
+            return evaluate_by_rows(self._task, spill, point, self._plan.row_bytes, rare)
         return evaluate_by_columns(self._task, spill, *point, rare)
 
     def evaluate_trial(self, point: Point, rare: RareFeatures | None = None) -> Evaluated | None:
@@ -236,7 +236,7 @@ class CandidateColumns:
 
     def rare_groups(self, state: ChunkState) -> int:
         """Return how many groups of rare features to solve for: none while candidates are missing."""
-        if not state.history or self.by_rows(state) or len(self.waiting(state)):
+        if not state.history or len(self.waiting(state)):
             return 0
         n_reads = _RARE_READS * self._task.dataset.decoded_bytes / max(state.round_bytes, 1)
         return max(1, min(_RARE_GROUPS, int(n_reads)))
@@ -247,7 +247,7 @@ class CandidateColumns:
         if spill.n_chunks == 1 or not state.layers or state.anchor is None:
             return None
         features = joined(state)
-        n_bytes = self._plan.most_rare(len(features), spill.held_bytes)
+        n_bytes = self._plan.bytes_for_rare(len(features), spill.held_bytes, spill.most_pieces)
         nnz = np.where(np.isin(features, solved), n_bytes, self._entries(features))
         chosen = rare_features(self._task, state.anchor, features, nnz, n_bytes)
         return RareFeatures(self._task, chosen) if len(chosen) else None

@@ -6,7 +6,7 @@ feasible by what was measured before (`bigmc.solvers.sparse.chunks.dual_point`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,10 +24,12 @@ from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.chunks.plan import ChunkPlan
 from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.coefficients import Coefficients
+from bigmc.solvers.sparse.columns import Columns
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 from bigmc.solvers.sparse.scratch.row_scales import Norms, RowNorms
-from bigmc.solvers.sparse.scratch.shard_blocks import Watch
+from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, numbers_of, of_rows
 from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.state import Evaluated
 from bigmc.store.shard_classes import classes_differ
@@ -123,7 +125,7 @@ class Certifier:
         again = None
         if rereading is not Rereading.NONE and not rough:
             read = partial(self._read_again, spill, point, moved)
-            again = FurtherReadings(task, self._plan, rereading, request, spill.size, read)
+            again = FurtherReadings(task, self._plan, rereading, request, spill, point.coef.features, read)
         kept = measure(task, self._plan, sums, chosen, point.coef)
         conditions = Conditions.of(task, sums, kept, candidates, again)
         found = partial(Certified, sums, conditions, written=written, chosen=chosen, moved=moved)
@@ -220,8 +222,8 @@ class Certifier:
         beside = self._plan.beside_workers(*spill.size)
         engine = self._task.engine.at_most(self._plan.n_workers(beside, len(request.features)))
 
-        def problem_of(s: int, number: int) -> ShardPart | None:
-            return self._shard_part(spill, point, moved, (s, number))
+        def problem_of(s: int, number: int, held: Sequence[Block]) -> ShardPart | None:
+            return self._shard_part(spill, point, moved, (s, number, request.shard_parts), held)
 
         return certifying_pass(request, problem_of, engine, shards, watches, to)
 
@@ -234,9 +236,17 @@ class Certifier:
         return sums
 
     def _shard_part(
-        self, spill: Spill, point: Evaluated, moved: Sequence[MovedSamples], key: tuple[int, int]
+        self,
+        spill: Spill,
+        point: Evaluated,
+        moved: Sequence[MovedSamples],
+        key: tuple[int, int, int],
+        held: Sequence[Block],
     ) -> ShardPart | None:
-        """Return a part of a shard with its scores; those of some samples have other weights."""
+        """Return a part of a shard with its scores; those of some samples have other weights.
+
+        Without columns `held` of the whole shard, and for these samples, the spill is read.
+        """
         task = self._task
         pieces = spill.pieces_of_shard(*key)
         if not pieces:
@@ -246,15 +256,18 @@ class Certifier:
             return None
         engine = ThreadEngine(1)
         problem = task.problem_of(samples, engine)
-        n_bytes = 0
+        alone, n_bytes = len(pieces) == 1, 0
+        if held:
+            problem.rebuild_scores(point.coef, point.intercept, _columns_of_rows(held, rows, point.coef))
+            pieces = [piece for piece in pieces if any(piece in own.pieces for own in moved)]
         for piece in pieces:
             chunk = spill.load(piece)
             part = problem  # whose scores are as many as a shard has, twice if there were others
-            if len(pieces) > 1:
+            if not alone:
                 part = Problem(chunk.samples, task.objective, task.alpha, None, task.dtype, engine)
             own = next((other for other in moved if piece in other.pieces), point)
             part.rebuild_scores(own.coef, own.intercept, chunk.held)
-            if len(pieces) > 1:
+            if not alone:
                 problem.scores[np.searchsorted(rows, chunk.positions[0])] = part.scores
             n_bytes += chunk.n_bytes
         return ShardPart(problem, rows, n_bytes)
@@ -263,6 +276,17 @@ class Certifier:
         task, entropies = self._task, Entropies(scales, sums.entropies)
         margins = Margins.of(task.objective.loss, sums.margins)
         return lower_bound(task, task.dtype, margins, measured, entropies)
+
+
+def _columns_of_rows(held: Sequence[Block], rows: NDArray[np.int64], coef: Coefficients) -> Iterator[Columns]:
+    """Yield the columns with weights of some rows of a shard, block by block."""
+    place, base = numbers_of(rows), np.array([0, len(rows)])
+    for block in held:
+        first, stop = np.searchsorted(coef.features, [block.lo, block.hi])
+        if stop > first:
+            own, features = of_rows(block, place), coef.features[first:stop]
+            positions, nnz = features - block.lo, len(own.indices)
+            yield Columns(0, features, positions, own.indptr[None], own.indices, own.data, base, nnz)
 
 
 def with_gradients_of_written(

@@ -20,9 +20,8 @@ from bigmc.kernels.linear.arguments import Entries, GradientSums
 from bigmc.objectives import Curvature
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
 from bigmc.solvers.sparse.problem import Problem
-from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, decoded_blocks, of_rows
+from bigmc.solvers.sparse.scratch.shard_blocks import Block, Watch, decoded_blocks, numbers_of, of_rows
 from bigmc.store.feature_titles import gradient_not_finite
-from bigmc.store.shards.memory_shard import MAX_ROWS
 
 #: Shards are added up in at most so many parts, whatever the number of workers.
 _MOST_PARTS = 16
@@ -50,8 +49,9 @@ class ShardPart(NamedTuple):
     n_bytes: int
 
 
-#: Makes the part of a shard with a number, or None where its samples have no weight.
-ShardProblem = Callable[[int, int], ShardPart | None]
+#: Makes the part of a shard with a number, or None where its samples have no weight: from the columns of the
+#: whole shard, where these are in memory, else from the scratch file.
+ShardProblem = Callable[[int, int, Sequence[Block]], ShardPart | None]
 
 
 def certifying_pass(
@@ -109,44 +109,56 @@ def _add_up(
         if request.shard_parts > 1:
             _add_parts(part_of, blocks, request, sums)
         else:
-            sums.largest += _add_part(part_of(0), blocks, request, sums)
+            sums.largest += _add_part(part_of(0, ()), blocks, request, sums)
             for _ in blocks if watches else ():
                 pass  # samples without weight: who watches sees their columns all the same
     return sums
 
 
 def _add_parts(
-    part_of: Callable[[int], ShardPart | None], blocks: Iterable[Block], request: PassRequest, sums: PassSums
+    part_of: Callable[[int, Sequence[Block]], ShardPart | None],
+    blocks: Iterable[Block],
+    request: PassRequest,
+    sums: PassSums,
 ) -> None:
     """Add losses and gradients of a shard part by part.
 
-    Its columns are read once. For as many of them as can be held together the scores of every part are
-    computed anew: that takes the columns of the candidates only.
+    Its columns are read once. Where all of them are held together, scores are computed from them; else,
+    for as many as are, the scores of every part are computed anew from the columns in the scratch file.
     """
     largest = np.zeros(request.shard_parts)
     for number, held in enumerate(_batches(blocks, request)):
         add = _add_gradients if number else _add_part
         for k in range(request.every // 2, request.shard_parts, request.every):
-            largest[k] = max(largest[k], add(part_of(k), held, request, sums))
+            part = part_of(k, held.blocks if held.with_weights else ())
+            largest[k] = max(largest[k], add(part, held.blocks, request, sums))
     sums.largest += float(largest.sum())
 
 
-def _batches(blocks: Iterable[Block], request: PassRequest) -> Iterator[list[Block]]:
+class _Batch(NamedTuple):
+    """Columns of a shard that are held together, and whether those of all weights are among them."""
+
+    blocks: list[Block]
+    with_weights: bool
+
+
+def _batches(blocks: Iterable[Block], request: PassRequest) -> Iterator[_Batch]:
     """Yield copies of the blocks of a shard, as many at a time as may be held, but one at least."""
     held: list[Block] = []
-    n_bytes = 0
+    n_bytes, with_weights = 0, request.decodes_weights
     for block in blocks:
         if request.only:
-            own = _of_features(block, request.features)
+            own = _of_features(block, request.decoded)
         else:
             own = block._replace(indices=block.indices.copy(), data=block.data.copy())
-        more = own.indptr.nbytes + own.indices.nbytes + own.data.nbytes
+        more = own.indptr[1:].nbytes + own.indices.nbytes + own.data.nbytes  # as the plan counts a shard
         if held and n_bytes + more > request.held_bytes:
-            yield held
+            with_weights = False
+            yield _Batch(held, with_weights)
             held, n_bytes = [], 0
         held.append(own)
         n_bytes += more
-    yield held
+    yield _Batch(held, with_weights)
 
 
 def _of_features(block: Block, features: NDArray[np.int64]) -> Block:
@@ -181,8 +193,7 @@ def _add_gradients(
         for block in blocks:
             gradients.add(block)
     else:
-        place = np.full(MAX_ROWS, -1, np.int32)
-        place[part.rows] = np.arange(len(part.rows), dtype=np.int32)
+        place = numbers_of(part.rows)
         for block in blocks:
             gradients.add(of_rows(block, place))
     return gradients.largest
@@ -304,7 +315,7 @@ class _PartGradients:
 
 def _decoded(s: int, request: PassRequest, sums: PassSums, watches: Sequence[Watch]) -> Iterator[Block]:
     """Decode the columns of a shard, count the bytes, and let others look at them."""
-    dataset, features = request.task.dataset, request.features if request.only else None
+    dataset, features = request.task.dataset, request.decoded if request.only else None
     shard, n_entries = dataset.shards[s], request.block_bytes // dataset.entry_bytes
     n_columns = min(PIECE_FEATURES, max(1, request.block_columns))
     seen_by = [watch.of_shard(s, shard.n_rows) for watch in watches]

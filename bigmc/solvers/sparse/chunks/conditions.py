@@ -17,15 +17,19 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear.arguments import Measures
 from bigmc.solvers.sparse.chunks.candidate_gradients import Measured
 from bigmc.solvers.sparse.chunks.pass_sums import PassRequest, PassSums
-from bigmc.solvers.sparse.chunks.plan import ChunkPlan
+from bigmc.solvers.sparse.chunks.plan import ChunkPlan, Reading
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.coefficients import Coefficients
 from bigmc.solvers.sparse.feature_sets import union
+from bigmc.solvers.sparse.scratch.spill import Spill
 
 #: Columns are read once more if the bound of a gradient exceeds the penalty by this share, so often at most.
 _NEARLY, _MOST_READINGS = 1e-3, 3
-#: Entries of a column in the shard that has most of them, in units of what its rows would have.
-_LARGER = 1.3
+#: Entries of a column in the shard that has most of them, in units of what its rows would have; and of many
+#: columns together, in units of their share of the largest shard.
+_LARGER, _DENSER = 1.3, 1.1
+#: Parts of a shard in a further reading, in units of those of the pass, tried in turn if these are too large.
+_FINER = (2, 4)
 
 
 class Rereading(Enum):
@@ -105,8 +109,10 @@ class FurtherReadings:
     rereading : Rereading
     request : PassRequest
         Of the pass.
-    spill_size : tuple of int
-        Bytes of columns in memory, and the number of candidates.
+    spill : Spill
+        Has the columns of the candidates.
+    weighted : int64 array
+        Features with weights, increasing.
     add_up : callable
         Makes what a request asks for of all samples.
     """
@@ -115,7 +121,8 @@ class FurtherReadings:
     plan: ChunkPlan
     rereading: Rereading
     request: PassRequest
-    spill_size: tuple[int, int]
+    spill: Spill
+    weighted: NDArray[np.int64]
     add_up: Callable[[PassRequest], PassSums]
 
     def read(self, sums: PassSums, known: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -136,28 +143,70 @@ class FurtherReadings:
 
     def _next(self, sums: PassSums, known: NDArray[np.int64]) -> tuple[NDArray[np.int64], PassRequest]:
         """Return the features to read next, increasing, those with the largest bounds, and how."""
-        reading, alpha = self.plan.reading(*self.spill_size, len(self.request.features)), self.task.alpha
-        norms, least = sums.norms[known], alpha * (1.0 + _NEARLY)
+        norms, least = sums.norms[known], self.task.alpha * (1.0 + _NEARLY)
         if self.rereading is Rereading.DECISIVE:
             least = max(least, float(norms.max(initial=0.0)))
         sums.norms[known] = 0.0
-        doubtful = known[:0]
+        doubtful, request = known[:0], self.request
         if sums.norms.max(initial=0.0) > least:
-            doubtful = _largest(sums.norms, np.float32(alpha), reading.most_features)
-            dataset = self.task.dataset
-            share = max(shard.n_rows for shard in dataset.shards) / dataset.n_samples
-            n_fitting = reading.fitting(_LARGER * share * dataset.column_nnz(doubtful))
-            doubtful = np.sort(doubtful[:n_fitting])
+            doubtful, request = self._fitting(sums.norms)
         sums.norms[known] = norms
+        return doubtful, request
+
+    def _fitting(self, norms: NDArray[np.float32]) -> tuple[NDArray[np.int64], PassRequest]:
+        """Return the features of the largest norms above alpha that fit, increasing, and how they are read.
+
+        Finer parts of the shards leave memory for more of them, and for the columns of the weights beside.
+        """
+        finest = self.spill.n_parts // self.plan.shard_parts if self.plan.shard_parts > 1 else 1
+        best, complete = self._with_parts(1, norms)
+        for finer in _FINER:
+            if complete or finer > finest:
+                break
+            request, complete = self._with_parts(finer, norms)
+            if complete or len(request.features) > len(best.features):
+                best = request
+        return best.features, best
+
+    def _with_parts(self, finer: int, norms: NDArray[np.float32]) -> tuple[PassRequest, bool]:
+        """Return how columns are read with parts finer by a factor, and whether all that is wanted fits."""
+        plan, dataset = self.plan, self.task.dataset
+        reading = plan.reading(*self.spill.size, len(self.request.features), finer)
+        found = _largest(norms, np.float32(self.task.alpha), reading.most_features)
+        share = max(shard.n_rows for shard in dataset.shards) / dataset.n_samples
+        features = np.sort(found[: reading.fitting(_LARGER * share * dataset.column_nnz(found))])
+        weighted = self._weights_beside(features)
+        fits = self._fit_beside(weighted, features, reading)
         request = replace(
             self.request,
-            features=doubtful,
+            features=features,
             scales=(),
             only=True,
+            weighted=weighted if fits else None,
             block_bytes=reading.block_bytes,
-            held_bytes=reading.held_bytes(len(doubtful)),
+            held_bytes=reading.held_bytes(len(features)),
+            shard_parts=finer * plan.shard_parts,
         )
-        return doubtful, request
+        return request, fits and len(features) == len(found) < reading.most_features
+
+    def _weights_beside(self, doubtful: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the features with weights, if decoding them with the others reads less than the spill."""
+        dataset, spill = self.task.dataset, self.spill
+        both = spill.most_decoded(union(doubtful, self.weighted))
+        more = (both - spill.most_decoded(doubtful)) * dataset.entry_bytes
+        return self.weighted if self.plan.shard_parts > 1 and more < sum(spill.column_bytes) else None
+
+    def _fit_beside(
+        self, weighted: NDArray[np.int64] | None, doubtful: NDArray[np.int64], reading: Reading
+    ) -> bool:
+        """Return whether these columns fit into memory together, with the offsets of all columns."""
+        if weighted is None:
+            return True
+        dataset = self.task.dataset
+        nnz = int(dataset.column_nnz(union(doubtful, weighted)).sum())
+        share = _DENSER * max(shard.nnz for shard in dataset.shards) / max(dataset.nnz, 1)
+        held = reading.entry_bytes * share * nnz + 8 * dataset.n_features
+        return held <= reading.held_bytes(len(doubtful))
 
 
 def measure(

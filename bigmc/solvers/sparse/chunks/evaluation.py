@@ -56,7 +56,7 @@ class Evaluation:
         problem = task.problem(chunk)
         problem.rebuild_scores(self._coef, self._intercept, chunk.held)
         if rare:
-            rare.add(chunk, problem)
+            rare.add(chunk, problem.scores.__getitem__)
         own = problem.margins()
         problem.fill_residuals()
         self.margins += own.stacked

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.solvers.sparse.chunks.task import ChunkTask
+from bigmc.solvers.sparse.feature_sets import union
 from bigmc.solvers.sparse.margins import Margins
 from bigmc.solvers.sparse.problem import Problem
 
@@ -38,6 +40,9 @@ class PassRequest:
         Of so many parts of a shard one is gone through.
     only : bool
         Nothing is wanted of other features; gradients are added up in single precision.
+    weighted : int64 array, optional
+        Where nothing is wanted of others: features with weights, increasing, whose columns are decoded beside
+        those wanted, so that scores are computed from them. Without, scores take the scratch file.
     """
 
     task: ChunkTask
@@ -50,6 +55,17 @@ class PassRequest:
     left_out: NDArray[np.int64]
     every: int = 1
     only: bool = False
+    weighted: NDArray[np.int64] | None = None
+
+    @property
+    def decodes_weights(self) -> bool:
+        """Whether the columns of all weights are decoded."""
+        return not self.only or self.weighted is not None
+
+    @cached_property
+    def decoded(self) -> NDArray[np.int64]:
+        """Features whose columns are decoded where nothing is wanted of others, increasing."""
+        return self.features if self.weighted is None else union(self.features, self.weighted)
 
 
 @dataclass

@@ -153,16 +153,17 @@ class ChunkPlan:
         free = self.free_bytes - held - n_workers * self.worker_bytes
         return max(free, 0) // gradient_bytes(self.n_kept, n_workers)
 
-    def reading(self, held: int, n_candidates: int, n_gradients: int) -> Reading:
+    def reading(self, held: int, n_candidates: int, n_gradients: int, finer: int = 1) -> Reading:
         """Return how one more reading goes, by one worker, after a pass that kept so many gradients.
 
-        Beside `held` bytes of columns of the candidates.
+        Beside `held` bytes of columns of the candidates. Parts of shards are smaller by the factor `finer`.
         """
         block_bytes = min(self.block_bytes, max(self.longest_column, _READ_AT_ONCE))
         worker = self.worker_bytes - 2 * (self.block_bytes - block_bytes)
         if self.shard_parts > 1:
             worker -= self.held_shard_bytes + self.block_bytes - block_bytes
-        taken = held + self._in_pass(n_candidates) + worker
+        scores = 4 * self.width * self.longest_column // (self.entry_bytes * self.shard_parts)
+        taken = held + self._in_pass(n_candidates) + worker - (scores - scores // finer)
         taken += 8 * (self.n_kept + 1 + _MEASURES) * n_gradients
         entry_bytes = self.entry_bytes if self.shard_parts > 1 else 0
         feature_bytes = 4 * self.n_kept + 8 * (1 + _MEASURES)
@@ -209,6 +210,13 @@ class ChunkPlan:
     def most_rare(self, n_features: int, held: int) -> int:
         """Return the bytes for samples of rare features, beside a chunk, candidates and what is held."""
         taken = held + self.chunk_bytes + _CANDIDATE_COST * self.width * n_features
+        return max(0, int(_RARE_SHARE * (self.free_bytes - taken)))
+
+    def bytes_for_rare(self, n_features: int, held: int, n_pieces: int) -> int:
+        """Return the same, or what stochastic steps leave: a chunk, of so many pieces, has no scores."""
+        if not self.goes_by_rows(n_features):
+            return self.most_rare(n_features, held)
+        taken = held + self.row_bytes + (8 * n_pieces + _BY_ROWS_COST * self.width) * n_features
         return max(0, int(_RARE_SHARE * (self.free_bytes - taken)))
 
     def n_chunks(self, nnz: int, n_features: int) -> int:

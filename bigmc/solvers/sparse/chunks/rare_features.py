@@ -7,6 +7,7 @@ chunks are read; sweeps over them move the features to their optimum, all other 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,17 +94,17 @@ class RareFeatures:
         self._task, self.features = task, features
         self._collected: list[_Collected] = []
 
-    def add(self, chunk: Chunk, problem: Problem) -> None:
-        """Collect the samples of a chunk, whose scores the problem has."""
+    def add(self, chunk: Chunk, scores_of: Callable[[NDArray[np.int64]], NDArray[Any]]) -> None:
+        """Collect the samples of a chunk, given what returns the scores of some of them."""
         entries = [self._entries(columns) for columns in chunk.held]
         columns, rows, values = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
         used, rows = np.unique(rows, return_inverse=True)
         weights = chunk.samples.weights
         self._collected.append(
             _Collected(
-                problem.scores[used],
-                problem.labels[used],
-                problem.row_scale[used].astype(np.float32, copy=False),
+                scores_of(used),
+                chunk.samples.label_sets()[used],
+                chunk.samples.row_scale(None)[used].astype(np.float32, copy=False),
                 None if weights is None else weights[used],
                 columns,
                 rows.astype(np.int32),
@@ -121,7 +122,7 @@ class RareFeatures:
         return np.repeat(np.tile(numbers, len(counts)), counts.ravel()), rows, own.data
 
     def solve(self, coef: Coefficients, n_iter: int) -> Coefficients:
-        """Return the weights with those of the features at their optimum.
+        """Return the weights, in their precision, with those of the features at their optimum.
 
         Parameters
         ----------
@@ -142,7 +143,8 @@ class RareFeatures:
         unused = np.zeros(task.n_classes)
         course = Course(alpha, target, _MOST_SWEEPS, n_iter)
         changes, _ = sweeper.sweep_until([columns], coef, unused, course, Corrections(terms))
-        return coef.updated(changes)
+        # stochastic steps have weights of single precision
+        return coef.updated([(some, rows.astype(coef.rows.dtype, copy=False)) for some, rows in changes])
 
     def _problem(self) -> Problem | None:
         """Return the problem of the samples, if any has a weight."""

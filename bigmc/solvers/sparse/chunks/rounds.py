@@ -76,8 +76,8 @@ class ChunkRounds:
                     if certificate.gap <= self._task.tol or over:
                         return certificate
                     self._save()
-                kind, waiting = self._columns.round_kind(state), self._columns.waiting(state)
-                due = partial(pass_is_due, self._task, state, kind, max_passes, len(waiting))
+                waiting = self._columns.waiting(state)
+                due = partial(pass_is_due, self._task, state, max_passes, len(waiting))
                 while not (due() or self._task.is_late):
                     self._round()
                     self._save()

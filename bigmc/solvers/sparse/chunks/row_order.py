@@ -84,8 +84,8 @@ class RowSamples:
 
         Parameters
         ----------
-        order : int64 array of shape (n_samples,)
-            Numbers of the samples.
+        order : int64 array
+            Numbers of the samples wanted.
         column_scale : float32 array of shape (n_slots,)
             Factor of the values of each column.
         most_entries : int
@@ -110,7 +110,7 @@ class RowSamples:
         nnz = int(indptr[-1])
         slots, values = np.empty(nnz, np.int32), np.empty(nnz, np.float32)
         rows = SparseRows(indptr, slots, values, self.labels[chosen], self.weights[chosen])
-        places = np.full(len(order), -1, np.int32)
+        places = np.full(len(self.counts), -1, np.int32)
         places[chosen] = np.arange(len(chosen), dtype=np.int32)
         next_entry = indptr[:-1].copy()
         for part in self.parts:

@@ -15,6 +15,7 @@ weights of now; in the place of a curvature, `Evaluated` has ``c_j / d`` then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +24,11 @@ from numpy.typing import NDArray
 from bigmc.kernels.linear.rows import stochastic, variance_reduced
 from bigmc.kernels.linear.rows.stochastic import SparseRows, Strength, Sums
 from bigmc.kernels.linear.rows.variance_reduced import Anchor, RowSums
+from bigmc.kernels.linear.scoring.score_matrix import fill_scores
 from bigmc.progress import Progress
 from bigmc.solvers.sparse.chunks.damping import Damped
 from bigmc.solvers.sparse.chunks.feasible_dual import MovedSamples
+from bigmc.solvers.sparse.chunks.rare_features import RareFeatures
 from bigmc.solvers.sparse.chunks.row_order import ENTRY_BYTES, RowSamples
 from bigmc.solvers.sparse.chunks.stochastic_start import RATE, sums_width
 from bigmc.solvers.sparse.chunks.task import ChunkTask
@@ -52,8 +55,12 @@ class Point(NamedTuple):
     intercept: NDArray[np.float64]
 
 
-def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int) -> Evaluated:
+def evaluate_by_rows(
+    task: ChunkTask, spill: Spill, point: Point, row_bytes: int, rare: RareFeatures | None = None
+) -> Evaluated:
     """Return objective and gradient of the candidates at some weights, and what steps from there go by.
+
+    On the way the samples of rare features are collected.
 
     Parameters
     ----------
@@ -68,9 +75,11 @@ def evaluate_by_rows(task: ChunkTask, spill: Spill, point: Point, row_bytes: int
     loss, features = task.objective.loss, spill.features
     sums = _no_sums(len(features), task.width)
     weights = _dense(coef, features, sums_width(task.n_classes))
-    rows = _rows_of(task, spill, spill.chunks(), row_bytes)
+    weighted = _Weighted(weights, intercept)
+    chunks = _collected(task, spill, weighted, row_bytes, rare) if rare else spill.chunks()
+    rows = _rows_of(task, spill, chunks, row_bytes)
     levels = _add_rows(task, rows, weights, intercept, 1.0 / task.weight_sum, sums)
-    del weights
+    del weights, weighted
     curve, level_curve = _curves(sums, levels.square, task.dataset.n_samples)
     return Evaluated(
         coef,
@@ -281,6 +290,36 @@ def _rows_of(task: ChunkTask, spill: Spill, chunks: Iterable[Chunk], row_bytes: 
         order, most_entries = np.arange(len(samples.counts)), row_bytes // ENTRY_BYTES
         for group in samples.groups(order, scale, most_entries, task.engine):
             yield from _slices(group)
+
+
+class _Weighted(NamedTuple):
+    """Weights of the candidates, zeros included, and the intercept."""
+
+    weights: NDArray[np.float32]
+    intercept: NDArray[np.float64]
+
+
+def _collected(
+    task: ChunkTask, spill: Spill, point: _Weighted, row_bytes: int, rare: RareFeatures
+) -> Iterator[Chunk]:
+    """Yield the chunks, and collect the samples of rare features."""
+    for chunk in spill.chunks():
+        rare.add(chunk, partial(_scores_of, task, spill, point, row_bytes, chunk))
+        yield chunk
+
+
+def _scores_of(
+    task: ChunkTask, spill: Spill, point: _Weighted, row_bytes: int, chunk: Chunk, some: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Return the scores of some samples of a chunk."""
+    scale, samples = scales_of(task.dataset.column_scale(), spill.features), RowSamples.of_chunk(chunk)
+    found = [np.empty((0, task.width), task.dtype)]
+    for rows in samples.groups(some, scale, row_bytes // ENTRY_BYTES, task.engine):
+        scores = np.empty((len(rows.labels), task.width), task.dtype)
+        fill_scores(point.intercept, task.objective.loss.pad_score, scores)
+        variance_reduced.add_row_scores(rows, point.weights, scores)
+        found.append(scores)
+    return np.concatenate(found)
 
 
 def _slices(rows: SparseRows) -> Iterator[SparseRows]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bigmc.kernels.csc import select_rows
 from bigmc.store.dataset import Dataset
+from bigmc.store.shards.memory_shard import MAX_ROWS
 from bigmc.store.shards.shard import Shard
 
 
@@ -68,6 +69,13 @@ def decoded_blocks(
             n = stop - start
             yield Block(lo, lo + width, offsets[: width + 1] - start, rows[:n], values[:n])
         lo = end
+
+
+def numbers_of(rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the number of each row of a shard among some of them, -1 for the others."""
+    numbers = np.full(MAX_ROWS, -1, np.int32)
+    numbers[rows] = np.arange(len(rows), dtype=np.int32)
+    return numbers
 
 
 def of_rows(block: Block, place: NDArray[np.int32]) -> Block:

@@ -7,6 +7,7 @@ memory; the others go to a scratch file, which costs less to read again than the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,8 @@ class Spill:
     Attributes
     ----------
     layers : list of Layer
+    n_parts : int
+        Parts of every shard, each of which has its samples in one chunk.
     n_bytes : int
         Decoded bytes read from shards, and bytes read from and written to the file.
     """
@@ -92,12 +95,12 @@ class Spill:
         self.layers: list[Layer] = []
         self.n_bytes = 0
         self._shard_parts = shard_parts
-        self._n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
-        cuts = shard_parts > 1 or (self._n_parts > 1 and dataset.n_shards <= 2 * _PIECES)
-        if cuts and self._n_parts < _PART_PIECES * shard_parts:
+        self.n_parts = max(1, min(n_chunks, _PIECES * n_chunks // max(dataset.n_shards, 1)))
+        cuts = shard_parts > 1 or (self.n_parts > 1 and dataset.n_shards <= 2 * _PIECES)
+        if cuts and self.n_parts < _PART_PIECES * shard_parts:
             # few shards spread evenly over the chunks if these have the same number of pieces of each; many
             # do anyway, and then a chunk would have offsets of all of them
-            self._n_parts = -(-_PART_PIECES * shard_parts // n_chunks) * n_chunks
+            self.n_parts = -(-_PART_PIECES * shard_parts // n_chunks) * n_chunks
         self._rows: dict[int, ShardPlaces] = {}
         self.pieces = [
             piece for s in range(dataset.n_shards) for piece in self._place_rows(s, weights, *rows_of(s))
@@ -113,6 +116,11 @@ class Spill:
     def size(self) -> tuple[int, int]:
         """Bytes of columns in memory, and number of features in all layers."""
         return self.held_bytes, sum(map(len, self.features_by_layer))
+
+    @property
+    def most_pieces(self) -> int:
+        """Pieces that a chunk has at most."""
+        return max(Counter(piece.chunk for piece in self.pieces).values(), default=0)
 
     @property
     def features(self) -> NDArray[np.int64]:
@@ -144,7 +152,7 @@ class Spill:
         first, parts = self._first_chunk(s), self._parts(s)
         stored: dict[int, list[Stored]] = {}
         pieces = []
-        for part in range(self._n_parts):
+        for part in range(self.n_parts):
             rows = np.flatnonzero(parts == part)
             if not len(rows):
                 continue
@@ -153,7 +161,7 @@ class Spill:
                 arrays.append(weights[self._dataset.base[s] + rows])
             stored[part] = [self._write(array) for array in arrays]
             pieces.append(Piece(s, part, (first + part) % self.n_chunks, len(rows)))
-        self._rows[s] = ShardPlaces.of(stored, self._n_parts)
+        self._rows[s] = ShardPlaces.of(stored, self.n_parts)
         return pieces
 
     def put_scales(self, s: int, scale: NDArray[np.float32]) -> None:
@@ -169,13 +177,13 @@ class Spill:
 
     def _first_chunk(self, s: int) -> int:
         generator = np.random.default_rng([self._seed, self._dataset.n_shards])
-        return int(generator.permutation(self._dataset.n_shards)[s]) * self._n_parts % self.n_chunks
+        return int(generator.permutation(self._dataset.n_shards)[s]) * self.n_parts % self.n_chunks
 
     def _parts(self, s: int) -> NDArray[np.int16]:
         """Return the part of its shard each sample is in."""
         ids = self._dataset.shards[s].table(["row_id"]).column("row_id").to_numpy()
         shares = hashed_shares(ids, self._seed + 1)
-        return np.asarray((shares * self._n_parts).astype(np.int16))
+        return np.asarray((shares * self.n_parts).astype(np.int16))
 
     def add(self, features: NDArray[np.int64], watches: Sequence[Watch] = ()) -> None:
         """Write the columns of increasing `features` as one more layer.
@@ -295,12 +303,12 @@ class Spill:
         """Return the pieces of a chunk."""
         return [piece for piece in self.pieces if piece.chunk == number]
 
-    def pieces_of_shard(self, s: int, number: int) -> list[Piece]:
+    def pieces_of_shard(self, s: int, number: int, shard_parts: int) -> list[Piece]:
         """Return the pieces of one of the parts of a shard whose scores a pass has in memory together."""
         return [
             piece
             for piece in self.pieces
-            if piece.shard == s and piece.part * self._shard_parts // self._n_parts == number
+            if piece.shard == s and piece.part * shard_parts // self.n_parts == number
         ]
 
     def load(self, piece: Piece) -> Chunk:
