@@ -18,7 +18,7 @@ from bigmc.ingestion.columns.patterns import expand_patterns
 from bigmc.ingestion.columns.sample_weights import check_weight_type
 from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
 from bigmc.ingestion.columns.value_formats import ValueFormats
-from bigmc.ingestion.columns.vector_columns import Vector, lists_of_numbers
+from bigmc.ingestion.columns.vector_columns import MOST_PLACES, Vector, lists_of_numbers
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
@@ -188,8 +188,12 @@ def _with_widths(features: FeatureSpec, sources: Sequence[Source]) -> FeatureSpe
         if len(widths) == len(columns):
             break
     for name in columns:
+        where = f"{sources[0].path}: the column {name!r}"
         if name not in widths:
-            raise DataError(f"{sources[0].path}: the column {name!r} has no list of numbers", "leave it out")
+            raise DataError(f"{where} has no list of numbers", "leave it out")
+        if widths[name] > MOST_PLACES:
+            cure = f"shorten them to {MOST_PLACES:,}, or give a matrix without names"
+            raise DataError(f"{where} has lists of {widths[name]:,} numbers", cure)
     return replace(features, vectors=tuple(Vector(name, widths[name]) for name in columns))
 
 

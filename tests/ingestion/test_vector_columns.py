@@ -127,7 +127,7 @@ def test_a_bad_list_is_refused_or_set_aside_with_its_row(row, reason, tmp_path):
 )
 def test_a_text_that_is_no_list_is_quoted(text, shown, tmp_path):
     as_csv([*map(str, LISTS[:-1]), text], tmp_path / "v.csv")
-    with pytest.raises(DataError, match=f"column 'v' is not a list of numbers: {shown}"):
+    with pytest.raises(DataError, match=f"column 'v' is not a list of exact numbers: {shown}"):
         bigmc.ingest(tmp_path / "v.csv", to=tmp_path / "d.bigmc", label="y", vector="v")
 
 
@@ -135,6 +135,12 @@ def test_an_integer_that_is_not_exact_is_refused(tmp_path):
     rows = [[1, 2**53 + 1] if k == 7 else [1, k] for k in range(N)]
     as_parquet(pa.array(rows, pa.list_(pa.int64())), tmp_path / "v.parquet")
     with pytest.raises(DataError, match=r"row 7.*9007199254740993"):
+        bigmc.ingest(tmp_path / "v.parquet", to=tmp_path / "d.bigmc", label="y", vector="v")
+
+
+def test_lists_longer_than_features_can_be_named_are_refused(tmp_path):
+    pq.write_table(pa.table({"v": [[0.0] * (2**16 + 1)] * 4, "y": ["a", "b"] * 2}), tmp_path / "v.parquet")
+    with pytest.raises(DataError, match="has lists of 65,537 numbers"):
         bigmc.ingest(tmp_path / "v.parquet", to=tmp_path / "d.bigmc", label="y", vector="v")
 
 

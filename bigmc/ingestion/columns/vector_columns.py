@@ -19,6 +19,8 @@ from bigmc.lazy import LazyModule
 
 pc = LazyModule("pyarrow.compute")
 
+MOST_PLACES = 1 << 16
+"""Numbers of a list, at most: each is a feature with a name."""
 _LIST_TEXT = r"^\s*\[[^\[\]]*\]\s*$"
 _SHOWN = 40
 """Letters of an invalid value that a reason quotes."""
@@ -62,7 +64,7 @@ class Vector:
             length = int(lists_of_numbers(column.slice(position, 1)).lengths[0])
             shown = str(column[position].as_py())[:_SHOWN]
             other = f"has {length:,} numbers, where {self.width:,} are expected"
-            yield position, f"is not a list of numbers: {shown!r}" if length < 0 else other
+            yield position, f"is not a list of exact numbers: {shown!r}" if length < 0 else other
         for position in np.flatnonzero(np.isinf(values).any(axis=1)).tolist():
             yield position, "has an infinite number"
 
