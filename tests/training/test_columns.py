@@ -242,7 +242,7 @@ def test_bytes_are_left_out_however_long_they_may_be(tmp_path, kind, n_values):
     assert not options.keys() & {"categorical", "one_hot"}
 
 
-@pytest.mark.parametrize("other", [{}, {"nested": [1]}])
+@pytest.mark.parametrize("other", [{}, {"nested": ["a"]}])
 def test_labels_in_lists_and_kept_lists_are_not_called_left_out(tmp_path, other):
     rows = [{"x": 2 * i % 7, "label": ["a", "b"][: i % 3], "ids": [i], **other} for i in range(40)]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -54,7 +54,9 @@ def _seen_type(values: Sequence[Any]) -> Any:
         names = dict.fromkeys(name for value in present for name in value if _is_unicode(name))
         return pa.struct([(name, _seen_type([value.get(name) for value in present])) for name in names])
     if kinds == {list}:
-        return pa.list_(_seen_type([item for value in present for item in value]))
+        items = [item for value in present for item in value if item is not None]
+        mixed = len({isinstance(item, nested) for item in items}) > 1
+        return pa.list_(pa.string() if mixed else _seen_type(items))
     if kinds == {bool}:
         return pa.bool_()
     if kinds and kinds <= {int, float}:
