@@ -312,7 +312,7 @@ def project(penalty, team, move, extra, coef, violations):
     n_classes, two_over_n, alpha, _, negligible = move
     whole, step = sums_of(team, 0), crew.step[:n_classes]
     column, sums, ones = whole.work, whole.work.sums, np.ones(n_classes, np.float64)
-    excess, new = np.empty(n_classes, np.float64), np.empty(n_classes, np.float64)
+    excess = np.empty(n_classes, np.float64)
     level = np.zeros(samples.scores.shape[1], np.float64)
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
@@ -326,16 +326,12 @@ def project(penalty, team, move, extra, coef, violations):
         together(team, CURVATURE, j, whole)
         part = projection_part(scale * columns.scale[p], column.diagonal, excess)
         before = along(excess, sums)
-        for r in range(n_classes):
-            new[r] = row[r] - part * excess[r]
-        if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
+        if not (part > 0.0 and move_back(part, excess, columns.scale[p], row, step)):
             continue
         together(team, MOVE, j, whole)
         together(team, GRADIENT, j, whole)
         part *= further_part(violations[p], scale * (before - along(excess, sums)))
-        for r in range(n_classes):
-            new[r] = row[r] - part * excess[r]
-        if move_row(1.0, new, columns.scale[p], row, step):
+        if move_back(part, excess, columns.scale[p], row, step):
             together(team, MOVE, j, whole)
 
 
@@ -345,6 +341,18 @@ def move_row(part, new, column_scale, row, step):
     changed = False
     for r in range(step.shape[0]):
         to = new[r] if part == 1.0 else row[r] + part * (new[r] - row[r])
+        step[r] = column_scale * (to - row[r])
+        changed |= step[r] != 0
+        row[r] = to
+    return changed
+
+
+@inner_kernel
+def move_back(part, excess, column_scale, row, step):
+    """Move a row of weights by ``-part * excess`` and fill `step`; returns whether it is not all zero."""
+    changed = False
+    for r in range(step.shape[0]):
+        to = row[r] - part * excess[r]
         step[r] = column_scale * (to - row[r])
         changed |= step[r] != 0
         row[r] = to

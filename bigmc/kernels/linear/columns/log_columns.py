@@ -21,7 +21,7 @@ import numpy as np
 
 from bigmc.kernels.copies import copy_to
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.columns.composite import Model, Scratch, minimise_model, move_row
+from bigmc.kernels.linear.columns.composite import Model, Scratch, minimise_model, move_back, move_row
 from bigmc.kernels.linear.columns.log_sums import curvature, gradient
 from bigmc.kernels.linear.parallel.simd import LANES
 from bigmc.kernels.linear.parallel.team import CURVATURE, GRADIENT, HESSIAN, MOVE, WHOLE, sums_of, together
@@ -123,8 +123,8 @@ def project(penalty, team, move, extra, coef, violations):
     whole, step = sums_of(team, 0), crew.step[:n_classes]
     total, none = whole.total, np.zeros(max(n_classes, samples.scores.shape[1]), np.float64)
     ones = np.ones(n_classes, np.float64)
-    rows = np.empty((4, n_classes), np.float64)
-    sums, excess, diagonal, new = rows[0], rows[1], rows[2], rows[3]
+    rows = np.empty((3, n_classes), np.float64)
+    sums, excess, diagonal = rows[0], rows[1], rows[2]
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else none
@@ -139,16 +139,12 @@ def project(penalty, team, move, extra, coef, violations):
         copy_to(total[:n_classes], diagonal)
         # residuals are half derivatives, variances the whole Hessian
         part = projection_part(0.5 * scale * columns.scale[p], diagonal, excess)
-        for r in range(n_classes):
-            new[r] = row[r] - part * excess[r]
-        if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
+        if not (part > 0.0 and move_back(part, excess, columns.scale[p], row, step)):
             continue
         together(team, MOVE, j, whole)
         together(team, GRADIENT, j, whole)
         part *= further_part(violations[p], scale * (before - along(excess, total)))
-        for r in range(n_classes):
-            new[r] = row[r] - part * excess[r]
-        if move_row(1.0, new, columns.scale[p], row, step):
+        if move_back(part, excess, columns.scale[p], row, step):
             together(team, MOVE, j, whole)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.kernels.decorators import inner_kernel, kernel
-from bigmc.kernels.linear.columns.composite import move_row
+from bigmc.kernels.linear.columns.composite import move_back, move_row
 from bigmc.kernels.linear.columns.hinge_columns import balanced_gradient, gradient
 from bigmc.kernels.linear.parallel.team import (
     CHANGE,
@@ -315,8 +315,7 @@ def project(team, move, extra, coef, violations):
     columns, samples, crew = team
     alpha, width = move.alpha, samples.scores.shape[1]
     work, step = sums_of(team, 0), crew.step
-    room = np.zeros((3, width), np.float64)
-    excess, new, level = room[0], room[1], room[2]
+    excess, level = np.empty(width, np.float64), np.zeros(width, np.float64)
     for p in columns.order:
         j, row = columns.positions[p], coef[p]
         pull = extra.tilt[p] if extra.tilt.shape[0] else level
@@ -335,16 +334,12 @@ def project(team, move, extra, coef, violations):
         together(team, CURVATURE, j, work)
         part = projection_part(scale * columns.scale[p], work.curvatures, excess)
         before = _along(excess, work)
-        for r in range(width):
-            new[r] = row[r] - part * excess[r]
-        if not (part > 0.0 and move_row(1.0, new, columns.scale[p], row, step)):
+        if not (part > 0.0 and move_back(part, excess, columns.scale[p], row, step)):
             continue
         together(team, MOVE, j, work)
         together(team, GRADIENT, j, work)
         part *= further_part(violations[p], scale * (before - _along(excess, work)))
-        for r in range(width):
-            new[r] = row[r] - part * excess[r]
-        if move_row(1.0, new, columns.scale[p], row, step):
+        if move_back(part, excess, columns.scale[p], row, step):
             together(team, MOVE, j, work)
 
 
