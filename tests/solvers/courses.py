@@ -40,6 +40,7 @@ from bigmc.engine import ThreadEngine
 from bigmc.solvers import boosting
 from bigmc.solvers.minimax import MinimaxParameters, solve_minimax
 from bigmc.solvers.sparse import DualDescent
+from bigmc.solvers.sparse.chunks import damping
 from bigmc.solvers.sparse.ridge.mixed_blocks import mixed
 from bigmc.solvers.sparse.ridge.row_blocks import descend_blocks
 from bigmc.store.dataset import Dataset
@@ -73,6 +74,10 @@ IN_CHUNKS: dict[str, tuple[Any, dict[str, Any]]] = {
     "parts": (replace(PLAN, shard_parts=3, held_shard_bytes=8000), {"alpha": 2e-3, "fit_intercept": True}),
     "log": (PARTLY_HELD, {"loss": "log_loss", "penalty": "l1", "ridge": 1e-3, "fit_intercept": True}),
     "ridge": (PLAN, {"alpha": 0.0, "ridge": 0.05}),
+    "rare features": (
+        replace(PLAN, free_bytes=1 << 20),
+        {"alpha": 1e-3, "tol": 1e-6, "max_passes": 6},
+    ),
 }
 
 #: The same where candidates change, or are so many that rounds take stochastic steps.
@@ -185,6 +190,10 @@ def in_chunks() -> Iterator[tuple[str, Course]]:
         yield f"stochastic {name}", _run(shuffled(weighting=TFIDF), plan, **options)
     sets = made(n=1500, sets=True)[1]
     yield "sets", _run(sets, PLAN, alpha=5e-2, loss="multilabel_ranking")
+    plan = replace(NARROW, free_bytes=200_000)
+    yield "stochastic with rare features", _run(noisy(800), plan, alpha=8e-2)
+    with patch.multiple(damping, _SWEEPS=1e-3, _LEAST_OF_SWEEPS=1e-3):  # so that trials are refused
+        yield "hardly damped", _run(_texts(), PLAN, alpha=1e-3, tol=1e-4, fit_intercept=True, max_passes=2)
 
 
 def _run(dataset: Dataset, plan: Any, **options: Any) -> Course:
