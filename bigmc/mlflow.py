@@ -5,29 +5,32 @@ Needs ``bigmc[mlflow]``. The functions have the names and meanings of those in M
 
 from __future__ import annotations
 
+import re
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import mlflow
 from mlflow import pyfunc
 from mlflow.models import Model as MLflowModel
-from mlflow.models.model import MLMODEL_FILE_NAME
 from mlflow.models.signature import ModelSignature
-from mlflow.models.utils import _save_example
 from mlflow.types import DataType, ParamSchema, ParamSpec
 from mlflow.utils.autologging_utils import autologging_integration, safe_patch
 
 from bigmc import api
 from bigmc.errors import DataError
-from bigmc.store.files import disk
-from bigmc.store.files.atomic import write_atomic
 from bigmc.version import __version__
 
 FLAVOR_NAME = "bigmc"
-ARCHIVE = "model.bigmc"
-REQUIREMENTS = "requirements.txt"
+DATA, ARCHIVE = "data", "model.bigmc"
+"""Where MLflow puts the files of a model, and the name of bigmc's."""
+
+_OF_RESULTS = ("learner", "settings")
+"""What a result tells besides figures."""
+
 _MOST_CHARACTERS = 250
 """Longest text of a parameter; MLflow's stores refuse longer ones."""
 
@@ -68,19 +71,21 @@ def save_model(
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} is not an empty folder", "give the path of a new one")
-    disk.make_folder(folder)
     classifier = api.load_model(model) if isinstance(model, str | Path) else model
-    classifier.save(folder / ARCHIVE)
-    write_atomic(folder / REQUIREMENTS, f"bigmc=={__version__}\n".encode())
     written = mlflow_model if mlflow_model is not None else MLflowModel()
     written.signature = _SIGNATURE if signature is None else signature
-    if input_example is not None:
-        _save_example(written, input_example, str(folder))
-    if metadata is not None:
-        written.metadata = dict(metadata)
-    pyfunc.add_to_model(written, __name__, data=ARCHIVE, python_env=None)
-    written.add_flavor(FLAVOR_NAME, data=ARCHIVE, bigmc_version=__version__)
-    written.save(str(folder / MLMODEL_FILE_NAME))
+    written.add_flavor(FLAVOR_NAME, data=f"{DATA}/{ARCHIVE}", bigmc_version=__version__)
+    with tempfile.TemporaryDirectory() as scratch:
+        classifier.save(Path(scratch) / ARCHIVE)
+        pyfunc.save_model(
+            str(folder),
+            loader_module=__name__,
+            data_path=str(Path(scratch) / ARCHIVE),
+            mlflow_model=written,
+            input_example=input_example,
+            metadata=None if metadata is None else dict(metadata),
+            pip_requirements=[f"bigmc=={__version__}"],
+        )
 
 
 def log_model(model: Any, name: str, **options: Any) -> Any:
@@ -106,7 +111,7 @@ def log_model(model: Any, name: str, **options: Any) -> Any:
 def load_model(model_uri: str, dst_path: str | None = None) -> Any:
     """Return the classifier of an MLflow model, as `bigmc.load_model` does; nothing in it is executed."""
     folder = mlflow.artifacts.download_artifacts(artifact_uri=model_uri, dst_path=dst_path)
-    return api.load_model(Path(folder) / ARCHIVE)
+    return api.load_model(Path(folder) / DATA / ARCHIVE)
 
 
 class _Predictor:
@@ -134,6 +139,8 @@ def _load_pyfunc(data_path: str) -> _Predictor:
 def autolog(log_models: bool = True, disable: bool = False, silent: bool = False) -> None:
     """Record each later `bigmc.fit` and `bigmc.train` as a run: options, figures and the model.
 
+    The first one within a run of yours becomes part of it; each later one is a run nested in it.
+
     Parameters
     ----------
     log_models : bool, default=True
@@ -143,16 +150,29 @@ def autolog(log_models: bool = True, disable: bool = False, silent: bool = False
     """
 
     def recorded(original: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        mlflow.log_params(_parameters(args, options))
-        result = original(*args, **options)
-        mlflow.log_metrics(_metrics(result))
-        mlflow.log_params({name: result[name] for name in ("learner", "settings") if name in result})
-        if log_models:
-            log_model(result["model"], name=Path(result["model"]).stem)
+        parameters = _parameters(args, options)
+        with _run_without({*parameters, *_OF_RESULTS}):
+            mlflow.log_params(parameters)
+            result = original(*args, **options)
+            mlflow.log_metrics(_metrics(result))
+            mlflow.log_params({name: result[name] for name in _OF_RESULTS if name in result})
+            if log_models:
+                log_model(result["model"], name=_name_of(Path(result["model"]).stem))
         return result
 
     for function in ("fit", "train"):
         safe_patch(FLAVOR_NAME, api, function, recorded, manage_run=True)
+
+
+def _run_without(names: set[str]) -> AbstractContextManager[Any]:
+    """Return the active run, or one nested in it if it has one of some parameters: they cannot change."""
+    known = mlflow.get_run(mlflow.active_run().info.run_id).data.params
+    return mlflow.start_run(nested=True) if names & known.keys() else nullcontext()
+
+
+def _name_of(stem: str) -> str:
+    """Return a name that MLflow takes for a model."""
+    return re.sub("""[/:.%"']""", "-", stem) or FLAVOR_NAME
 
 
 def _parameters(args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, str]:

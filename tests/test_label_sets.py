@@ -331,6 +331,30 @@ def test_lists_are_appended_to_labels_that_were_joined_by_a_separator(tmp_path):
     assert [sorted(row) for row in named_sets] == [["x", "y"], ["y"], [], ["x", "z"], []]
 
 
+def test_joined_labels_are_appended_to_lists_with_the_separator_of_each_append(tmp_path):
+    texts, sets = documents(90, seed=5)
+    rows = list(zip(texts, sets, strict=True))
+    named = {"text": "text", "label": "topics", "split": {"train": 1.0}}
+    table = pa.table({"text": texts, "topics": [list(topics) for topics in sets]})
+    whole = api.ingest(table, tmp_path / "w", **named)
+    api.ingest(table.slice(0, 30), tmp_path / "d", **named)
+    for separator, some in (("|", rows[30:60]), ("; ", rows[60:])):
+        lines = [f"{text},{separator.join(topics) or '[]'}\n" for text, topics in some]
+        file = tmp_path / f"{len(separator)}.csv"
+        file.write_text("text,topics\n" + "".join(lines))
+        with pytest.raises(DataError, match=r"a set of labels, and .*--label-separator"):
+            api.ingest(file, tmp_path / "d", append=True)
+        api.ingest(file, tmp_path / "d", append=True, label_separator=separator)
+    both = Dataset.open(tmp_path / "d")
+    np.testing.assert_array_equal(both.classes, whole.classes)
+    np.testing.assert_array_equal(truth_of(both, "train"), truth_of(whole, "train"))
+    # nothing separates single labels
+    single = pa.table({"text": texts, "topics": [text[:1] for text in texts]})
+    api.ingest(single, tmp_path / "one", **named)
+    with pytest.raises(DataError, match=r"one label.*without --label-separator"):
+        api.ingest(file, tmp_path / "one", append=True, label_separator="; ")
+
+
 def test_bad_labels_are_refused_or_set_aside(tmp_path):
     table = pa.table(
         {

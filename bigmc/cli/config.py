@@ -69,8 +69,15 @@ def _of_group(
                 raise DataError(f"{path}: bigmc {name} has no option {key!r}", "check its spelling")
         values = {key: value for key, value in shared.items() if _key(key) in options} | own
         used |= set(values)
-        defaults[name] = {options[_key(key)].name: value for key, value in values.items()}
+        defaults[name] = {
+            options[_key(key)].name: _default(options[_key(key)], value) for key, value in values.items()
+        }
     return defaults
+
+
+def _default(option: click.Parameter, value: Any) -> Any:
+    """Return a value as the parser takes it: a text for an option that may be repeated is one of them."""
+    return [value] if option.multiple and isinstance(value, str) else value
 
 
 def _key(name: str) -> str:

@@ -32,7 +32,15 @@ from bigmc.store.files.layout import APPENDS, MANIFEST, WIP, Manifest, append_na
 from bigmc.store.files.object_store import Address, publish
 from bigmc.store.weighting import Weighting
 
-_OF_AN_INGEST = {"sources", "first_row", "on_bad_row", "n_features", "features.n_own", "features.columns"}
+_OF_AN_INGEST = {
+    "sources",
+    "first_row",
+    "on_bad_row",
+    "label_separator",  # how texts are read: the dataset has sets
+    "n_features",
+    "features.n_own",
+    "features.columns",
+}
 """Fields in which the recipe of an append may differ from that of the dataset."""
 
 _OF_READING = {option.name for option in fields(RawOptions)}
@@ -119,7 +127,7 @@ class Append:
             self._check_width(sources, stored)
             options = replace(options, n_features=stored.n_own)
         folder = self._work / append_name(len(manifests))
-        job = job_of(sources, folder, options.but(self.asked), self.limit, stored.columns)
+        job = job_of(sources, folder, options.but(self.asked), self.limit, stored)
         features = job.recipe.features.with_fitted(stored)
         differences = [
             change

@@ -22,7 +22,7 @@ from bigmc.errors import StoreError
 from bigmc.ingestion.columns.labels import TooManyLabels
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_shares
 from bigmc.ingestion.label_census import bytes_of_labels
-from bigmc.ingestion.memory import Load, Shares, divide, refuse_large_chunks, smallest_limit
+from bigmc.ingestion.memory import Load, Shares, divide, record_limit, refuse_large_chunks, smallest_limit
 from bigmc.ingestion.parts.scan import Part, ReadHints, bytes_per_row, scan
 from bigmc.ingestion.parts.small_files import gather_small_files
 from bigmc.ingestion.parts.spool import naming_streams, spool_beside
@@ -297,11 +297,12 @@ class Job:
     def _with_labels(self, parts: Sequence[Part], engine: Engine, records: RecordLimit | None = None) -> Job:
         """Return the job with the bytes of its labels, counted in a pass over them.
 
-        Records beyond the limit `records` are skipped if it says so.
+        Records beyond the limit `records`, by default that of the job's memory, are skipped if it says so.
         """
         load = self._load(parts)
-        shares = divide(smallest_limit(load), load)
-        shares = shares if records is None else replace(shares, record_limit=records)
+        least = smallest_limit(load)
+        allowed = record_limit(max(self.limit, least), load.n_features) if records is None else records
+        shares = replace(divide(least, load), record_limit=allowed)
         task = PartTask(self.sources, self.recipe, shares, self._parts_folder.absolute())
         return replace(self, label_bytes=bytes_of_labels(parts, task, engine.at_most(1)))
 

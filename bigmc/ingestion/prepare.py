@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from bigmc.errors import DataError
 from bigmc.ingestion.columns.features import FeatureSpec
 from bigmc.ingestion.columns.patterns import expand_patterns
 from bigmc.ingestion.columns.sample_weights import check_weight_type
-from bigmc.ingestion.columns.table_columns import Filling, LevelCount, Levels, MeanOfColumns
+from bigmc.ingestion.columns.table_columns import Filling, Levels
 from bigmc.ingestion.columns.value_formats import ValueFormats
-from bigmc.ingestion.columns.vector_columns import MOST_PLACES, Vector, lists_of_numbers
+from bigmc.ingestion.columns.vector_columns import Vector
+from bigmc.ingestion.fit_columns import with_table_columns, with_widths
 from bigmc.ingestion.hashing.hasher import TextHasher
 from bigmc.ingestion.job import Job
 from bigmc.ingestion.memory import record_limit
-from bigmc.ingestion.parts.scan import ReadHints, ReadRequest, expand_sources, read, scan, schema
+from bigmc.ingestion.parts.scan import ReadHints, expand_sources, schema
 from bigmc.ingestion.parts.spool import naming_streams, spool_beside
 from bigmc.ingestion.readers import MATRICES
 from bigmc.ingestion.readers.base import check_columns
+from bigmc.ingestion.readers.plain_types import unwritable
 from bigmc.ingestion.recipe import Recipe
 from bigmc.ingestion.sources.source import Source
 from bigmc.ingestion.writing.splits import check_group_type, check_splits, parse_splits
@@ -35,6 +35,9 @@ from bigmc.store.feature_map import check_fourier
 from bigmc.store.files import disk
 from bigmc.store.files.layout import ROW_COLUMNS
 from bigmc.store.weighting import Weighting
+
+NOTHING = FeatureSpec()
+"""The features of no dataset."""
 
 
 def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
@@ -54,13 +57,20 @@ def make_job(source: Any, to: Path, options: IngestOptions, limit: int) -> Job:
 
 
 def job_of(
-    sources: Sequence[Source], to: Path, options: IngestOptions, limit: int, known: Sequence[str] = ()
+    sources: Sequence[Source], to: Path, options: IngestOptions, limit: int, stored: FeatureSpec = NOTHING
 ) -> Job:
-    """Return the job for listed sources, like `make_job`; JSON lines may lack known columns of features."""
+    """Return the job for listed sources, like `make_job`.
+
+    `stored` are the features of the dataset that they are appended to: JSON lines may lack its columns, and
+    lists have its lengths.
+    """
     compile_elsewhere()  # the first bytes are read below
     is_matrix = sources[0].format in MATRICES
     options = expand_patterns(options, sources)
-    features = _matrix_features(options, sources) if is_matrix else _column_features(options, sources)
+    if is_matrix:
+        features = _matrix_features(options, sources)
+    else:
+        features = _column_features(options, sources, stored.vectors)
     check_fourier(options.fourier, options.gamma)
     split = options.split
     recipe = Recipe(
@@ -83,7 +93,7 @@ def job_of(
         types=features.json_types,
         numbers=_numbers_only(features, recipe),
         any_width=_of_any_width(features, recipe),
-        known=known,
+        known=stored.columns,
         n_features=options.n_features,
         missing=features.takes_missing,
         columns=recipe.columns or None,
@@ -92,11 +102,12 @@ def job_of(
     if not is_matrix:
         columns = schema(sources, recipe.columns, hints)
         if sources[0].format == "jsonl" and options.on_bad_row == "fail":
-            _check_keys(sources[0], features, options, known)
+            _check_keys(sources[0], features, options, stored.columns)
         features.check_types(columns)
         check_weight_type(columns, options.weight)
+        _check_storable(columns, recipe.keep)
         check_group_type(columns, recipe.group)
-        recipe = replace(recipe, features=_with_table_columns(features, sources, hints))
+        recipe = replace(recipe, features=with_table_columns(features, sources, hints))
     return Job(to, sources, recipe, limit, hints)
 
 
@@ -131,8 +142,10 @@ def _matrix_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
     return _with_missing(features, options, sources[0])
 
 
-def _column_features(options: IngestOptions, sources: Sequence[Source]) -> FeatureSpec:
-    """Return the features of named columns."""
+def _column_features(
+    options: IngestOptions, sources: Sequence[Source], stored: Sequence[Vector]
+) -> FeatureSpec:
+    """Return the features of named columns; lists in columns that the dataset has keep their lengths."""
     source = sources[0]
     kinds = (options.text, options.categorical, options.numeric, options.dense, options.date)
     text, categorical, numeric, dense, dates = (tuple(names) for names in kinds)
@@ -169,32 +182,7 @@ def _column_features(options: IngestOptions, sources: Sequence[Source]) -> Featu
             f"{source.path}: --n-features is the width of svmlight data, not of {source.format}",
             "leave it out; --hash-bits says how many features hashing makes",
         )
-    return _with_missing(_with_widths(features, sources), options, source)
-
-
-def _with_widths(features: FeatureSpec, sources: Sequence[Source]) -> FeatureSpec:
-    """Return the features with the number of places of each vector, that of its first list."""
-    columns = features.vector_columns
-    if not columns:
-        return features
-    hints = ReadHints(types=features.json_types, known=columns, missing=True)
-    features.check_types(schema(sources[:1], columns, hints))
-    widths: dict[str, int] = {}
-    for table in _table_batches(sources, columns, hints):
-        for name in columns:
-            lengths = lists_of_numbers(table.column(name)).lengths
-            if name not in widths and lengths.max(initial=0) > 0:
-                widths[name] = int(lengths[lengths > 0][0])
-        if len(widths) == len(columns):
-            break
-    for name in columns:
-        where = f"{sources[0].path}: the column {name!r}"
-        if name not in widths:
-            raise DataError(f"{where} has no list of numbers", "leave it out")
-        if widths[name] > MOST_PLACES:
-            cure = f"shorten them to {MOST_PLACES:,}, or give a matrix without names"
-            raise DataError(f"{where} has lists of {widths[name]:,} numbers", cure)
-    return replace(features, vectors=tuple(Vector(name, widths[name]) for name in columns))
+    return _with_missing(with_widths(features, sources, stored), options, source)
 
 
 def _with_missing(features: FeatureSpec, options: IngestOptions, source: Source) -> FeatureSpec:
@@ -278,6 +266,14 @@ def _check_kept(keep: Sequence[str]) -> None:
             )
 
 
+def _check_storable(schema: pa.Schema, keep: Sequence[str]) -> None:
+    for field in unwritable(pa.schema([schema.field(name) for name in keep])):
+        raise DataError(
+            f"the column {field.name!r} has type {field.type}, which cannot be stored",
+            "leave it out of --keep",
+        )
+
+
 def _check_missing(features: FeatureSpec, source: Source, options: IngestOptions) -> None:
     """Raise an error if missing values cannot be kept, or would spoil the rest of their rows."""
     filled = features.numbers or (options.missing == "fill" and (features.text or features.categorical))
@@ -331,54 +327,3 @@ def _width(sources: Sequence[Source], n_features: int | None) -> int:
     if len(widths) > 1:
         raise DataError(f"the arrays have different widths: {sorted(widths)}", "pass arrays of one width")
     return widths.pop() if widths else n_features or 0
-
-
-def _with_table_columns(features: FeatureSpec, sources: Sequence[Source], hints: ReadHints) -> FeatureSpec:
-    """Return the features with the values of categories and the replacements of missing numbers.
-
-    The sources are read only if needed. Rows with invalid labels count too.
-    """
-    if not features.one_hot and (features.filling is None or not features.numbers):
-        return features
-    counts = [LevelCount() for _ in features.one_hot]
-    means = MeanOfColumns(len(features.numbers))
-    fills = features.filling is not None
-    filled = (*features.dense, *features.dates, *features.vector_columns) if fills else ()
-    columns = tuple(dict.fromkeys((*filled, *(levels.column for levels in features.one_hot))))
-    for table in _table_batches(sources, columns, hints):
-        for count, levels in zip(counts, features.one_hot, strict=True):
-            count.add(table.column(levels.column))
-        numbers = features.read_numbers(table)
-        of_dense = (numbers[name] for name in features.dense)
-        read = chain(of_dense, features.read_several(table)) if fills else ()
-        rows = (values for one in read for values in np.atleast_2d(one.values[~one.unreadable].T))
-        for place, values in enumerate(rows):
-            means.add(place, values)
-    return replace(
-        features,
-        one_hot=tuple(
-            count.levels(levels.column) for count, levels in zip(counts, features.one_hot, strict=True)
-        ),
-        filling=None
-        if features.filling is None
-        else means.filling(features.filling, _inner_places(features)),
-    )
-
-
-def _inner_places(features: FeatureSpec) -> list[int]:
-    """Return the places of all numbers of lists but the first, which stands for its list."""
-    first = len(features.numbers) - sum(vector.width for vector in features.vectors)
-    inner: list[int] = []
-    for vector in features.vectors:
-        inner += range(first + 1, first + vector.width)
-        first += vector.width
-    return inner
-
-
-def _table_batches(
-    sources: Sequence[Source], columns: tuple[str, ...], hints: ReadHints
-) -> Iterator[pa.RecordBatch]:
-    request = ReadRequest(columns, on_bad_row="quarantine")
-    parts = scan(sources, hints=replace(hints, columns=columns))
-    batches = (batch.table for part in parts for batch in read(part, request, sources=sources))
-    return (table for table in batches if table.num_rows)

@@ -39,9 +39,9 @@ def _choose_cache() -> None:
 
 
 def _nearest(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
+    """Return the folder, or the nearest one above it that exists, as far as this user may look."""
     whole = folder.absolute()
-    return next(place for place in (whole, *whole.parents) if place.exists())
+    return next(place for place in (whole, *whole.parents) if os.path.exists(place))
 
 
 def _link_files(cache: Path, own: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
 from bigmc.model.archive import DEFLATION, FORMAT_VERSION, write_archive
-from bigmc.model.calibration import Calibration
+from bigmc.model.calibration import SIGMOID, Calibration
 from bigmc.model.compare_features import comparable, describe_differences, weighting_name
 from bigmc.model.feature_names import names_of, names_to_arrays
 from bigmc.model.linear_scoring import SCRATCH, Scorer
@@ -342,9 +342,15 @@ class Model(Sized):
             "certificate": as_json(self.certificate),
             "n_iter": self.n_iter,
             "n_passes": self.n_passes,
-            "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "calibration": self._calibration_facts(),
             "n_names": 0 if self.names is None else self.names.num_rows,
         }
+
+    def _calibration_facts(self) -> Mapping[str, Any] | None:
+        """Return the calibration as JSON data; for label sets its link is a sigmoid, whatever is stored."""
+        if self.calibration is None or self.label_threshold is None:
+            return None if self.calibration is None else self.calibration.to_dict()
+        return self.calibration.to_dict() | {"link": SIGMOID}
 
     def save(self, path: str | os.PathLike[str], *, deflation: int = DEFLATION) -> None:
         """Write the model into one file; equal models give equal bytes.

@@ -18,6 +18,7 @@ import bigmc
 from bigmc import api, cli
 from bigmc.cli.screen import Course, Screen
 from bigmc.progress import Progress
+from bigmc.store.dataset import Dataset
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(bigmc.__file__).parents[1])}
 
@@ -196,6 +197,17 @@ def test_options_come_from_the_line_the_environment_and_a_file_in_this_order(run
     assert run(f"predict m in.jsonl --to {tmp_path / 'p.jsonl'}")[2] == ""
     assert "score_a" in json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])
     assert api.load_model(tmp_path / "3").model_.params["max_passes"] == 7
+
+
+def test_one_text_of_a_file_is_one_value_of_an_option_that_may_be_repeated(run, tmp_path):
+    (tmp_path / "in.csv").write_text("text,label\n" + "one two,a\nthree four,b\n" * 9)
+    config = tmp_path / "bigmc.toml"
+    for number, text in enumerate(('"text"', '["text"]')):
+        config.write_text(f"[ingest]\ntext = {text}\nlabel = 'label'\nhash_bits = 10\n")
+        to = tmp_path / f"d{number}"
+        status, _, err = run(f"--config {config} ingest {tmp_path / 'in.csv'} --to {to}")
+        assert status == 0, err
+        assert Dataset.open(to).features["text"] == ["text"]
 
 
 def test_workers_are_those_of_the_first_place_that_names_any(run, monkeypatch, tmp_path):

@@ -48,7 +48,8 @@ def test_a_model_comes_back_as_it_was(store):
     bigmc.mlflow.save_model(path, store / "saved")
     bigmc.mlflow.save_model(own, store / "saved_again")
     for folder in (store / "saved", store / "saved_again"):
-        assert (folder / "model.bigmc").read_bytes() == path.read_bytes()
+        assert (folder / "data" / "model.bigmc").read_bytes() == path.read_bytes()
+        assert f"bigmc=={bigmc.__version__}" in (folder / "requirements.txt").read_text().split()
         assert not [*folder.rglob("*.pkl")]
         loaded = bigmc.mlflow.load_model(str(folder))
         np.testing.assert_array_equal(loaded.predict(table), own.predict(table))
@@ -112,3 +113,22 @@ def test_a_fit_is_recorded(store):
     [model] = mlflow.search_logged_models(output_format="list")
     loaded = bigmc.mlflow.load_model(model.model_uri)
     assert loaded.predict(["river sea boat"]).tolist() == ["fish"]
+
+
+def test_every_training_within_a_run_is_recorded(store):
+    bigmc.ingest(documents(), store / "d", text="text", label="label", hash_bits=12)
+    bigmc.mlflow.autolog()
+    results = {}
+    with mlflow.start_run() as outer:
+        for alpha in (1e-2, 1e-3, 1e-4):
+            model = store / f"{alpha}.model"
+            results[str(alpha)] = bigmc.train("sparse", store / "d", model, alpha=alpha, memory_limit="200MB")
+    runs = {run.data.params["alpha"]: run for run in mlflow.search_runs(output_format="list")}
+    assert runs.keys() == results.keys()
+    for alpha, run in runs.items():
+        assert run.info.status == "FINISHED"
+        assert run.data.metrics["objective"] == pytest.approx(results[alpha]["objective"])
+        parent = None if alpha == "0.01" else outer.info.run_id
+        assert run.data.tags.get("mlflow.parentRunId") == parent
+    models = mlflow.search_logged_models(output_format="list")
+    assert sorted(model.name for model in models) == sorted(alpha.replace(".", "-") for alpha in results)

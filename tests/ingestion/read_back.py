@@ -1,5 +1,8 @@
 """A dataset read back through other libraries: anndata for the matrix, pyarrow for the rows."""
 
+import hashlib
+from pathlib import Path
+
 import anndata
 import numpy as np
 import pyarrow as pa
@@ -40,3 +43,10 @@ def assert_same_matrix(got: sp.csr_array, expected: sp.csr_array) -> None:
     np.testing.assert_array_equal(got.indptr, expected.indptr)
     np.testing.assert_array_equal(got.indices, expected.indices)
     np.testing.assert_array_equal(got.data.astype(np.float64), expected.data.astype(np.float64))
+
+
+def stored(folder: Path) -> dict[str, str]:
+    """Return the digests of the files of a dataset, but for those that name the sources."""
+    named = {"manifest.json", "zarr.json"}
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in named]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -137,6 +137,19 @@ def test_records_that_are_too_long_are_skipped_and_no_others(tmp_path, most):
         assert found == [record for record in records if len(record) <= most]
 
 
+@pytest.mark.parametrize("source", ["table", "file"])
+def test_a_label_longer_than_the_least_limit_allows(source, tmp_path):
+    """The labels, more than a part may hold, are counted with the limit that was given."""
+    labels = [letter * 1_500_000 for letter in "abc"]
+    table = pa.table(
+        {"text": [f"w{k % 7} v" for k in range(30)], "label": [labels[k % 3] for k in range(30)]}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    rows = {"table": table, "file": tmp_path / "t.parquet"}[source]
+    found = api.ingest(rows, tmp_path / "d", text="text", label="label", memory_limit="200MB")
+    assert found.classes.tolist() == labels
+
+
 def test_labels_that_every_part_can_hold_are_not_charged(tmp_path, monkeypatch):
     """Each of eight files has a few labels of its own, together they are more than one part may have."""
     monkeypatch.setattr(label_module, "LABEL_BYTES", 20_000)

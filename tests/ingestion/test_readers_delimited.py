@@ -274,6 +274,23 @@ def test_a_record_longer_than_the_chunk(tmp_path):
     assert batches[0].table.num_columns == 5001
 
 
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])
+def test_damage_between_compressed_streams_is_not_the_end_of_the_file(ending, tmp_path):
+    """Several streams in one file are read; what is no stream is refused, not left out with all after it."""
+    compress = {"gz": gzip, "bz2": bz2, "xz": lzma}[ending].compress
+    lines = [f"a{k},{k}\n".encode() for k in range(40_000)]
+    first, second = compress(b"text,n\n" + b"".join(lines[:9])), compress(b"".join(lines[9:]))
+    path = tmp_path / f"t.csv.{ending}"
+    for between in (b"", bytes(8), bytes(1 << 17)):  # zeros fill up the blocks of tapes
+        path.write_bytes(first + between + second)
+        _, batches = everything(path)
+        assert rows_of(batches) == [(f"a{k}", str(k)) for k in range(40_000)]
+    for rest in (b"\1" + second[1:], second[:-4], b"more"):
+        path.write_bytes(first + rest)
+        with pytest.raises(DataError, match=rf"t\.csv\.{ending}: the file cannot be read"):
+            everything(path)
+
+
 @pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
 def test_compressed_files_are_one_part(tmp_path, ending):
     data = b"a,b\n" + b"".join(b'%d,"x\n%d"\n' % (i, i) for i in range(3000)) + b"7\n"

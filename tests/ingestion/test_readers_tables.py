@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import gc
 import json
+from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from read_back import stored
 
 import bigmc
 from bigmc.errors import DataError
 from bigmc.ingestion.parts.scan import Part, ReadHints, ReadRequest, expand_sources, read, scan, schema
 from bigmc.ingestion.readers import parquet
 from bigmc.ingestion.readers.pages import USUAL_BYTES, page_bytes_of
+
+NARROW = getattr(pa, "decimal32", pa.decimal128)  # not in the oldest release
 
 
 def everything(source, part_bytes=1 << 20, batch_bytes=1 << 16, on_bad_row="fail", columns=None):
@@ -46,6 +51,24 @@ def made(n, first=0):
             "tags": pa.array([[str(i)] * (i % 3) for i in ids]),
         }
     )
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+def test_categories_and_labels_may_have_any_encoding(encoding, page, tmp_path):
+    kinds, labels = [f"k{i % 5}" for i in range(300)], [f"l{i % 3}" for i in range(300)]
+    table = pa.table({"kind": kinds, "label": labels})
+    named = {"categorical": "kind", "label": "label"}
+    bigmc.ingest(table, to=tmp_path / "table", **named)
+    (tmp_path / "in").mkdir()
+    pq.write_table(table.slice(0, 100), tmp_path / "in" / "0.parquet")  # of dictionaries, before and after
+    pq.write_table(table.slice(200), tmp_path / "in" / "2.parquet")
+    pq.write_table(
+        table.slice(100, 100), tmp_path / "in" / "1.parquet", use_dictionary=False,
+        column_encoding=dict.fromkeys(["kind", "label"], encoding), data_page_version=page, row_group_size=40,
+    )  # fmt: skip
+    bigmc.ingest(tmp_path / "in", to=tmp_path / "files", **named)
+    assert stored(tmp_path / "files") == stored(tmp_path / "table")
 
 
 @pytest.mark.parametrize("part_bytes", [1, 3000, 1 << 20])
@@ -207,6 +230,47 @@ def test_tables_of_other_kinds():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"t": ["a", None], "y": [1, 2]}, index=[5, 6])
     assert joined(everything(frame)[1]).to_pydict() == {"t": ["a", None], "y": [1, 2]}
+
+
+@pytest.mark.parametrize("kind", [NARROW(9, 3), pa.decimal128(30, 3), pa.decimal256(60, 3)], ids=str)
+def test_decimal_numbers_become_the_nearest_floats(kind, tmp_path):
+    texts = [f"{k * 7919 % 999983}.{k % 1000:03}" for k in range(2000)]
+    labels = ["ab"[k % 2] for k in range(2000)]
+    floats = pa.table({"x": [*map(float, texts)], "v": [[float(text), 0.5] for text in texts], "y": labels})
+    decimals = floats.set_column(0, "x", pa.array([*map(Decimal, texts)], kind))
+    lists = [[Decimal(text), Decimal("0.5")] for text in texts]
+    decimals = decimals.set_column(1, "v", pa.array(lists, pa.list_(kind)))
+    for name, table in (("floats", floats), ("decimals", decimals)):
+        bigmc.ingest(table, to=tmp_path / name, dense="x", vector="v", label="y")
+    assert stored(tmp_path / "decimals") == stored(tmp_path / "floats")
+
+
+def as_views(column):
+    """Return lists as views, all of one buffer in reverse order."""
+    lists = column.to_pylist()
+    lengths = [len(numbers or ()) for numbers in lists]
+    ends = np.cumsum(lengths[::-1])[::-1]
+    flat = [number for numbers in lists[::-1] for number in numbers or ()]
+    offsets = pa.array(ends - lengths, pa.int32())
+    mask = pa.array([numbers is None for numbers in lists])
+    return pa.ListViewArray.from_arrays(offsets, pa.array(lengths, pa.int32()), pa.array(flat), mask=mask)
+
+
+def test_runs_views_of_lists_and_narrow_decimals_are_read_as_plain_columns(tmp_path):
+    numbers, texts = [i // 40 for i in range(400)], [f"word{i // 30} and" for i in range(400)]
+    lists = pa.array([None if i % 9 == 4 else [i * 0.5, float(i % 7)] for i in range(400)])
+    plain = pa.table({"x": numbers, "text": texts, "v": lists, "label": [n % 3 for n in numbers]})
+    other = {"x": pc.run_end_encode(plain["x"].combine_chunks()), "v": as_views(lists)}
+    other["text"] = pc.run_end_encode(plain["text"].combine_chunks())
+    other["label"] = pa.array([Decimal(n % 3) for n in numbers], NARROW(5, 0))
+    encoded = pa.table({name: other[name] for name in plain.column_names})
+    assert encoded["v"].to_pylist() == lists.to_pylist()
+    named = {"dense": "x", "text": "text", "vector": "v", "label": "label", "missing": "fill", "keep": ["x"]}
+    bigmc.ingest(plain, to=tmp_path / "plain", **named)
+    bigmc.ingest(encoded, to=tmp_path / "encoded", **named)
+    assert stored(tmp_path / "encoded") == stored(tmp_path / "plain")
+    model = bigmc.load_model(bigmc.train("sparse", tmp_path / "plain", tmp_path / "m", alpha=1e-3)["model"])
+    np.testing.assert_array_equal(model.predict(encoded), model.predict(plain))
 
 
 @pytest.mark.parametrize("view", [pa.string_view(), pa.dictionary(pa.int32(), pa.string_view())], ids=str)

@@ -1,6 +1,5 @@
 """Columns of lists of numbers: as the same numbers in columns of their own, whatever holds them."""
 
-import hashlib
 import json
 
 import numpy as np
@@ -9,10 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from read_back import read_back
+from read_back import read_back, stored
 
 import bigmc
 from bigmc.errors import BigmcError, DataError
+from bigmc.store.dataset import Dataset
 
 N, WIDTH = 160, 5
 RNG = np.random.default_rng(20261130)
@@ -20,13 +20,6 @@ VALUES = RNG.normal(size=(N, WIDTH))
 LABELS = np.where(VALUES[:, 1] > 0, "up", "down")
 COLUMNS = [f"v.{place}" for place in range(WIDTH)]
 DOUBLE = pa.float64()
-
-
-def stored(folder):
-    """Return the digests of the files of a dataset, but for those that name the sources."""
-    named = {"manifest.json", "zarr.json"}
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in named]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def json_lines(path, values=VALUES, labels=LABELS):
@@ -178,6 +171,33 @@ def test_an_append_has_the_width_of_the_dataset(tmp_path):
     longer = json_lines(tmp_path / "longer.jsonl", np.hstack([VALUES, VALUES]))
     with pytest.raises(DataError, match="has 10 numbers, where 5 are expected"):
         bigmc.ingest(longer, to=tmp_path / "d.bigmc", append=True)
+
+
+@pytest.mark.parametrize("kind", ["null", "lists", "jsonl", "lacking"])
+def test_lists_of_an_append_may_all_be_missing(kind, tmp_path):
+    rows = [None if k % 10 == 3 else row for k, row in enumerate(LISTS)]
+    lists = pa.list_(pa.float64())
+    common = {"label": "y", "vector": "v", "dense": "x", "missing": "fill"}
+    first = pa.table({"v": pa.array(rows, lists), "x": VALUES[:, 0], "y": LABELS})
+    bigmc.ingest(first, to=tmp_path / "d.bigmc", **common)
+    more = pa.table({"v": pa.array([None] * 4, lists), "x": VALUES[:4, 1], "y": LABELS[:4]})
+    if kind == "lists":
+        pq.write_table(more, tmp_path / "more.parquet")
+    elif kind == "null":
+        pq.write_table(more.set_column(0, "v", pa.nulls(4)), tmp_path / "more.parquet")
+    else:
+        kept = more.drop_columns("v") if kind == "lacking" else more
+        text = "".join(json.dumps(row) + "\n" for row in kept.to_pylist())
+        (tmp_path / "more.jsonl").write_text(text)
+    (file,) = tmp_path.glob("more.*")
+    bigmc.ingest(file, to=tmp_path / "d.bigmc", append=True)
+    matrix, _ = read_back(Dataset.open(tmp_path / "d.bigmc" / "appends" / "000001"))
+    mean = np.array([row for row in rows if row is not None]).mean(axis=0)
+    np.testing.assert_allclose(matrix.toarray()[:, 1 : 1 + WIDTH], np.tile(mean, (4, 1)), rtol=1e-12)
+    # the first dataset still needs a list to know the length
+    if file.suffix == ".parquet" and kind == "lists":
+        with pytest.raises(DataError, match="has no list of numbers"):
+            bigmc.ingest(file, to=tmp_path / "new.bigmc", **common)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +313,21 @@ def test_a_cache_that_may_only_be_read_is_used_through_links(
     before = {path: path.read_bytes() for path in given.rglob("*") if path.is_file()}
     at_once("sys.executable = '/nowhere/python'", ["int64"], own)  # compiles another one
     assert {path: path.read_bytes() for path in given.rglob("*") if path.is_file()} == before
+
+
+def test_a_home_folder_that_may_not_be_entered_is_passed_over(tmp_path):
+    """As that of root, whose HOME a container's other users may have."""
+    home = tmp_path / "home"
+    (home / ".cache").mkdir(parents=True)
+    home.chmod(0)
+    child = os.fork()
+    if not child:
+        status = 2
+        with suppress(OSError):
+            if os.getuid() == 0:
+                os.setuid(65534)  # permissions do not bind root
+            nearest = kernels._nearest(home / ".cache" / "numba")
+            status = 0 if nearest in home.parents or nearest == home else 1
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    home.chmod(0o700)

@@ -70,6 +70,20 @@ def test_a_calibrated_model_keeps_its_probabilities(learner, tmp_path):
     assert load_model(tmp_path / "m").info()["calibration"]["scale"] > 0
 
 
+def test_the_link_that_info_names_gives_the_probabilities_of_label_sets():
+    X, y = blobs()
+    sets = np.stack([y == c for c in np.unique(y)], axis=1).astype(int)
+    sets[::3, 0] = 1
+    model = bigmc.SparseClassifier(alpha=1e-3, tol=1e-2, loss="multitask_squared_hinge").fit(
+        X[:300], sets[:300]
+    )
+    chances = model.calibrate(X[300:450], sets[300:450]).predict_proba(X[450:])
+    named = model.model_.info()["calibration"]
+    assert named["link"] == "sigmoid"
+    scores = named["scale"] * model.decision_function(X[450:]) + named["offset"]
+    np.testing.assert_allclose(chances, 1.0 / (1.0 + np.exp(-scores)))
+
+
 def test_logistic_regression_has_its_own_probabilities():
     X, y = blobs()
     model = bigmc.SparseClassifier(alpha=1e-6, ridge=1e-2, loss="log_loss", fit_intercept=True, tol=1e-6)

@@ -114,7 +114,12 @@ def as_float(column: pa.Array) -> Floats:
     if not column.null_count and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         return Floats(column.to_numpy(zero_copy_only=False).astype(np.float64), nothing, nothing)
     if not is_text(kind):
-        values = column.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        values = (
+            without_decimals(column)
+            .cast(pa.float64(), safe=False)
+            .fill_null(np.nan)
+            .to_numpy(zero_copy_only=False)
+        )
         absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool)
         return Floats(np.asarray(values, dtype=np.float64), absent, nothing)
     texts = plain_text(column)
@@ -133,6 +138,14 @@ def as_float(column: pa.Array) -> Floats:
         values = np.array([np.nan if v is None else v for v in read])
         unreadable = np.array([v is None for v in read]) & ~absent
         return _with_other_signs(Floats(values, absent, unreadable), texts)
+
+
+def without_decimals(numbers: pa.Array) -> pa.Array:
+    """Return decimal numbers as texts, and other numbers as they are.
+
+    Arrow's cast of texts makes the nearest float, its cast of decimal numbers often a neighbour of it.
+    """
+    return numbers.cast(pa.string()) if pa.types.is_decimal(numbers.type) else numbers
 
 
 def _with_other_signs(floats: Floats, texts: pa.Array) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bigmc.ingestion.columns.number_columns import Floats, null_mask
+from bigmc.ingestion.columns.number_columns import Floats, null_mask, without_decimals
 from bigmc.ingestion.hashing.categories import is_text, plain_text
 from bigmc.ingestion.readers.exact import EXACT_INTEGERS, is_exact
 from bigmc.ingestion.readers.rejects import ABSENT
@@ -95,9 +95,7 @@ def lists_of_numbers(column: pa.Array) -> Lists:
     if is_text(column.type):
         return _parsed(plain_text(column))
     lengths = np.asarray(pc.list_value_length(column).fill_null(0), np.int64)
-    flat = column.flatten()  # without what lies under missing lists
-    if pa.types.is_decimal(flat.type):
-        flat = flat.cast(pa.float64(), safe=False)
+    flat = without_decimals(column.flatten())  # without what lies under missing lists
     try:
         values = flat.cast(pa.float64())
     except pa.ArrowInvalid:  # an integer that is not exact as a number

@@ -102,9 +102,7 @@ def expand_sources(
             sources.append(_spooled_pipe(os.fspath(item), files, spool / str(i)))
         elif spool is not None and is_stream(item):
             name = f"{type(item).__name__}[{i}]"
-            disk.make_folder(spool / str(i))
-            spool_rows(item, name, spool / str(i) / "rows.parquet")
-            sources.append(Source(str(spool / str(i) / "rows.parquet"), "parquet", stream=name))
+            sources += spool_rows(item, name, spool / str(i))
         elif isinstance(item, str | os.PathLike):
             sources += [
                 Source(path, format_of(path, files), dialect=dialect_of(path, files))

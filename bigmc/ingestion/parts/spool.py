@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from bigmc.budget import MemoryLimitError
 from bigmc.errors import BigmcError, DataError
-from bigmc.ingestion.readers.plain_types import plain_columns
+from bigmc.ingestion.readers.plain_types import Drift, common_type, plain_columns, plain_schema, unwritable
 from bigmc.ingestion.sources.in_memory import table_of_frame
 from bigmc.ingestion.sources.mixed_values import loses_times, only_unicode
 from bigmc.ingestion.sources.source import Source
@@ -111,48 +111,73 @@ def spool_pipe(path: str, target: Path) -> None:
                 shutil.copyfileobj(pipe, file, _COPY_BYTES)
 
 
-def spool_rows(item: Any, name: str, target: Path) -> None:
-    """Write the rows of a stream to a Parquet file.
+def spool_rows(item: Any, name: str, folder: Path) -> list[Source]:
+    """Write the rows of a stream to Parquet files; where a column gets another type, the next file begins.
 
-    `item` is a record batch reader, a source of one (a pyarrow dataset or scanner, a relation of DuckDB), a
-    lazy frame of polars, a data frame of dask, a data set of Hugging Face, or an iterator of record batches,
-    tables or mappings. `DataError`, with its name, if the stream is empty, or its rows are not mappings, or
-    differ in type.
+    So types may differ in a stream as in files: integers before floats, no value before texts. `item` is a
+    record batch reader, a source of one (a pyarrow dataset or scanner, a relation of DuckDB), a lazy frame of
+    polars, a data frame of dask, a data set of Hugging Face, or an iterator of record batches, tables or
+    mappings. `DataError`, with its name, if the stream is empty, or its rows are not mappings, or have
+    other columns than the first.
     """
-    batches = (_writable(table) for table in _batches(item, name))
-    first = next(batches, None)
-    if first is None:
+    disk.make_folder(folder)
+    tables = (_writable(table, name) for table in _batches(item, name))
+    written: list[Source] = []
+    names: list[str] = []
+    done = 0
+    for schema, alike in itertools.groupby(tables, _schema_of):
+        names = names or schema.names
+        if schema.names != names:
+            raise DataError(
+                f"{name}: rows have different columns, some {', '.join(names)}, later ones "
+                f"{', '.join(schema.names)}",
+                "give rows of the same columns",
+            )
+        file = folder / f"rows{len(written) or ''}.parquet"
+        stream = f"{name} after {done:,} rows" if done else name
+        written.append(Source(str(file), "parquet", stream=stream))
+        done += _write_tables(alike, schema, file)
+    if not written:
         raise DataError(f"{name}: no rows", "give a stream of at least one row")
+    return written
+
+
+def _write_tables(tables: Iterable[pa.Table], schema: pa.Schema, target: Path) -> int:
+    """Write tables to a Parquet file and return the number of rows."""
     held: list[pa.Table] = []
-    with disk.output(target) as file, pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
-        for table in itertools.chain([first], batches):
-            if table.schema != first.schema:
-                columns = f"{_named(first.schema)}, later ones {_named(table.schema)}"
-                raise DataError(
-                    f"{name}: rows have different columns, some {columns}",
-                    "give rows of the same columns and types",
-                )
+    n_rows = 0
+    with disk.output(target) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for table in tables:
+            n_rows += table.num_rows
             held.append(table)
             if sum(piece.nbytes for piece in held) >= GROUP_BYTES:
                 writer.write_table(pa.concat_tables(held))
                 held = []
         if held:
             writer.write_table(pa.concat_tables(held))
+    return n_rows
 
 
-def _writable(table: pa.Table) -> pa.Table:
-    """Convert a table for Parquet: string views, as in polars, become strings.
+def _schema_of(table: pa.Table) -> pa.Schema:
+    return table.schema.remove_metadata()
 
-    Older releases of Arrow cannot write string views, and none can write dictionaries of them.
+
+def _writable(table: pa.Table, name: str) -> pa.Table:
+    """Convert a table for Parquet: columns of types that it lacks, such as views and runs, become plain.
+
+    Older releases of Arrow cannot write string views, and none can write dictionaries of them. `DataError`
+    for a type that has no plain one.
     """
     kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types)
-    if not any(pa.types.is_string_view(kind) for kind in kinds):
-        return table
-    return pa.Table.from_batches([plain_columns(batch) for batch in table.to_batches()])
-
-
-def _named(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} ({field.type})" for field in schema)
+    if any(pa.types.is_string_view(kind) for kind in kinds) or unwritable(table.schema):
+        plain = [plain_columns(batch) for batch in table.to_batches()]
+        table = pa.Table.from_batches(plain, plain_schema(table.schema))
+    for field in unwritable(table.schema):
+        raise DataError(
+            f"{name}: the column {field.name!r} has type {field.type}, which cannot be stored",
+            "leave it out of the rows",
+        )
+    return table
 
 
 def _rows_of(item: Any) -> Iterator[Any]:
@@ -198,7 +223,7 @@ def _table(items: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Tabl
         rows = [dict(item) for item in items]
         with only_unicode(name):
             if schema is not None:
-                _refuse_other_types(rows, schema, name)
+                schema = _widened(schema, rows, name)
             else:  # Arrow takes the keys of the first row for those of all
                 rows[0] = dict.fromkeys(key for row in rows for key in row) | rows[0]
             table = pa.Table.from_pylist(rows, schema=schema)
@@ -214,22 +239,27 @@ def _table(items: Iterable[Any], schema: pa.Schema | None, name: str) -> pa.Tabl
         ) from error
 
 
-def _refuse_other_types(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, name: str) -> None:
-    """Raise an error for values that Arrow would change to fit the types of earlier rows without a word.
+def _widened(schema: pa.Schema, rows: Sequence[Mapping[str, Any]], name: str) -> pa.Schema:
+    """Return the types of earlier rows, or wider ones if later rows need them.
 
-    It cuts fractions off for a column of integers, and takes a text for the list of its characters.
+    Integers become floats, also in lists, and a column without a value gets the type of the first. An error
+    is raised for other values that Arrow would change without a word: it cuts fractions off for a column of
+    integers, and takes a text for the list of its characters.
     """
-    for field in schema:
+    for place, field in enumerate(schema):
         values = [row.get(field.name) for row in rows]
         kind = pa.infer_type(values)
         if _keeps(field.type, kind) or (pa.types.is_integer(field.type) and _are_whole(values, kind)):
             continue
-        before = "no value" if pa.types.is_null(field.type) else str(field.type)
-        raise DataError(
-            f"{name}: values of a column have several types "
-            f"({field.name!r} has {before} in the first rows, {kind} in later ones)",
-            "give every column one type",
-        )
+        wider = common_type(field.type, kind, Drift.NUMBERS)
+        if wider is None:
+            raise DataError(
+                f"{name}: values of a column have several types "
+                f"({field.name!r} has {field.type} in the first rows, {kind} in later ones)",
+                "give every column one type",
+            )
+        schema = schema.set(place, field.with_type(wider))
+    return schema
 
 
 def _keeps(kind: pa.DataType, given: pa.DataType) -> bool:

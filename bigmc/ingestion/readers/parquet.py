@@ -42,6 +42,8 @@ _PAGE_BUFFER = 1 << 20
 _LOOK_ROWS = 64
 _MAX_BATCH_ROWS = 1 << 16
 _FEW_ROWS = 8
+_PLAIN = frozenset(["PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"])
+"""Encodings of texts that Arrow can return as dictionaries; the last two are those of levels."""
 
 DECODED = 3
 """Bytes held per byte of a column chunk that is read as a whole: encoded, decoded, and written to a file."""
@@ -63,12 +65,27 @@ def _refusing(path: str) -> Iterator[None]:
         ) from error
 
 
-def _open(path: str, encoded: Sequence[str] = ()) -> Any:
-    """Open a file; some of its text columns are returned as dictionaries."""
+def _open(path: str) -> Any:
+    """Open a file."""
     with _refusing(path):
-        file = _reader(path)
-        texts = [name for name in encoded if _is_text_column(file.schema_arrow, name)]
-        return _reader(path, metadata=file.metadata, read_dictionary=texts) if texts else file
+        return _reader(path)
+
+
+def _open_part(part: Part, encoded: Sequence[str]) -> Any:
+    """Open the file of a part; some of its text columns are returned as dictionaries where Arrow can."""
+    with _refusing(part.path):
+        file = _reader(part.path)
+        texts = {name for name in encoded if _is_text_column(file.schema_arrow, name)}
+        leaves = _leaves(file.metadata, sorted(texts))
+        for entry in map(file.metadata.row_group, _groups(file, part)):
+            chunks = map(entry.column, leaves)
+            texts -= {chunk.path_in_schema for chunk in chunks if not _PLAIN.issuperset(chunk.encodings)}
+        return _reader(part.path, metadata=file.metadata, read_dictionary=list(texts)) if texts else file
+
+
+def _groups(file: Any, part: Part) -> range:
+    """Return the row groups of a part."""
+    return range(part.start, min(part.stop, file.metadata.num_row_groups))
 
 
 def _reader(path: str, **options: Any) -> Any:
@@ -214,7 +231,7 @@ class ParquetFormat:
 
 def read_row_groups(part: Part, request: ReadRequest) -> Rows:
     """Yield the rows of the row groups of a part as batches, each with the rows of a piece of it."""
-    with _open(part.path, request.encoded) as file:
+    with _open_part(part, request.encoded) as file:
         names = file.schema_arrow.names
         wanted = list(names if request.columns is None else request.columns)
         check_columns(part.path, wanted, with_fields(file.schema_arrow).names)
@@ -246,7 +263,7 @@ def _batches(
     With each come the rows of a piece of it.
     """
     leaves = _leaves(file.metadata, wanted)
-    groups = range(part.start, min(part.stop, file.metadata.num_row_groups))
+    groups = _groups(file, part)
     entries = [file.metadata.row_group(group) for group in groups]
     page_bytes = page_bytes_of(part.path, entries, leaves)
     pages = max((open_bytes(entry, leaves, page_bytes) for entry in entries), default=0)
@@ -341,7 +358,7 @@ def _batch_rows(file: Any, part: Part, wanted: list[str], batch_bytes: int) -> i
     """
     encoded = n_rows = 0
     leaves = _leaves(file.metadata, wanted)
-    for group in range(part.start, min(part.stop, file.metadata.num_row_groups)):
+    for group in _groups(file, part):
         entry = file.metadata.row_group(group)
         n_rows += entry.num_rows
         encoded += sum(entry.column(i).total_uncompressed_size for i in leaves)

@@ -1,4 +1,4 @@
-"""Convert columns to plain types: decode dictionaries and extension types, copy views to strings."""
+"""Convert columns to plain types: decode dictionaries, runs and extension types, copy views."""
 
 from __future__ import annotations
 
@@ -6,22 +6,30 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from bigmc.ingestion.readers.utf8 import is_string, undecodable
+from bigmc.lazy import LazyModule
+
+pc = LazyModule("pyarrow.compute")
+pq = LazyModule("pyarrow.parquet")
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column after decoding dictionaries and copying views to contiguous strings.
+    """Return the type of a column after decoding dictionaries and runs, and copying views of texts and lists.
 
     UUIDs become texts; columns of other extension types what they are stored as. Those in lists and objects,
-    which Arrow cannot cast, stay.
+    which Arrow cannot cast, stay. Decimal numbers of 32 and 64 bits, for which Arrow lacks functions, become
+    those of 128.
     """
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return pa.string() if _is_uuid(kind) else plain_type(kind.storage_type)
-    if types.is_dictionary(kind):
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
+    if types.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(kind.precision, kind.scale)
     if types.is_string_view(kind):
         return pa.large_string()
     if types.is_binary_view(kind):
@@ -30,6 +38,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         inner = [pa.field(field.name, _plain_inner(field.type)) for field in kind]
         plain = all(one.type == field.type for one, field in zip(inner, kind, strict=True))
         return kind if plain else pa.struct(inner)
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        return pa.large_list(_plain_inner(kind.value_type))
     if types.is_list(kind) or types.is_large_list(kind):
         inner = _plain_inner(kind.value_type)
         if inner == kind.value_type:
@@ -62,6 +72,19 @@ def bytes_of(table: pa.Table | pa.RecordBatch) -> int:
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema whose columns have their `plain_type`."""
     return pa.schema([(field.name, plain_type(field.type)) for field in schema])
+
+
+def unwritable(schema: pa.Schema) -> list[pa.Field]:
+    """Return the columns of a schema whose types Parquet does not have."""
+    return [field for field in schema if not _in_parquet(field.type)]
+
+
+def _in_parquet(kind: pa.DataType) -> bool:
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([("", kind)])).close()
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def plain_columns(batch: pa.RecordBatch, encoded: Sequence[str] = ()) -> pa.RecordBatch:
@@ -99,7 +122,18 @@ def plain_array(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         values = plain_array(column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
+    if pa.types.is_run_end_encoded(column.type):
+        return plain_array(pc.run_end_decode(column))
+    if pa.types.is_list_view(column.type) or pa.types.is_large_list_view(column.type):
+        return _plain_lists(column).cast(kind)
     return column.cast(kind)
+
+
+def _plain_lists(views: pa.Array) -> pa.Array:
+    """Return lists instead of views of lists; Arrow's cast of a slice with missing lists is wrong."""
+    lengths = np.asarray(pc.list_value_length(views).fill_null(0), np.int64)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]))
+    return pa.LargeListArray.from_arrays(offsets, views.flatten(), mask=views.is_null())
 
 
 class Drift(Enum):

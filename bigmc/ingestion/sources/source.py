@@ -13,7 +13,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
@@ -35,7 +35,7 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException)
 """What reading a damaged or unreadable file raises."""
 
 _PIECE_BYTES = 1 << 16
-"""Bytes decoded at once from another encoding."""
+"""Bytes decompressed, or decoded from another encoding, at once."""
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ def _open_decompressed(path: str) -> BinaryIO:
         case "gzip":
             return cast(BinaryIO, _Chained(gzip.GzipFile(fileobj=stream, mode="rb"), stream))
         case "bz2":
-            return cast(BinaryIO, _Chained(bz2.BZ2File(stream, "rb"), stream))
+            return cast(BinaryIO, _Chained(_Members(bz2.BZ2Decompressor, stream), stream))
         case "xz":
-            return cast(BinaryIO, _Chained(lzma.LZMAFile(stream, "rb"), stream))
+            return cast(BinaryIO, _Chained(_Members(lzma.LZMADecompressor, stream), stream))
         case "zstd":
             return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(stream, "r"), compression))
         case _:
@@ -207,6 +207,49 @@ class _Chained(io.RawIOBase):
             self._decompressed.close()
             self._stream.close()
         super().close()
+
+
+class _Members(io.RawIOBase):
+    """The contents of the compressed streams that a file consists of, with zeros between them or not.
+
+    Anything else after a stream is damage, of which the decompressor raises an error: Python's own readers
+    ignore the rest of the file, and with it all further streams.
+    """
+
+    def __init__(self, decompressor: Callable[[], Any], stream: BinaryIO) -> None:
+        self._new, self._stream = decompressor, stream
+        self._current: Any = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._current is not None and not self._current.eof:
+                piece = self._stream.read(_PIECE_BYTES) if self._current.needs_input else b""
+                if self._current.needs_input and not piece:
+                    raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            else:
+                piece = self._start()
+                if not piece:
+                    return 0
+                self._current = self._new()
+            contents = self._current.decompress(piece, len(buffer))
+            if contents:
+                buffer[: len(contents)] = contents
+                return len(contents)
+
+    def _start(self) -> bytes:
+        """Return the first bytes of the next stream, none at the end of the file."""
+        if self._current is None:
+            return self._stream.read(_PIECE_BYTES)
+        left = bytes(self._current.unused_data).lstrip(b"\0")
+        while not left:
+            piece = self._stream.read(_PIECE_BYTES)
+            if not piece:
+                return b""
+            left = piece.lstrip(b"\0")
+        return left
 
 
 class _Decoded(io.RawIOBase):

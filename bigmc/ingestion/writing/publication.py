@@ -127,7 +127,10 @@ class Publication:
         sets = agree_on_sets([receipt.sets for receipt in receipts])
         if self.before is not None and self.before.has_sets != sets:
             has = "a set of labels" if self.before.has_sets else "one label"
-            raise DataError(f"rows of the dataset have {has}", "append rows of the same kind")
+            cure = "append rows with one label, without --label-separator"
+            if self.before.has_sets:
+                cure = "append lists, or texts and what separates the labels in them (--label-separator)"
+            raise DataError(f"rows of the dataset have {has}, and those of {self.parts[0].path} do not", cure)
         if self.before is None:
             kind = LabelKind.SET if sets else LabelKind.ONE
             return merge_classes(labels, types, sum(each.rows_quarantined for each in receipts), kind)
