@@ -111,7 +111,8 @@ def log_model(model: Any, name: str, **options: Any) -> Any:
 def load_model(model_uri: str, dst_path: str | None = None) -> Any:
     """Return the classifier of an MLflow model, as `bigmc.load_model` does; nothing in it is executed."""
     folder = mlflow.artifacts.download_artifacts(artifact_uri=model_uri, dst_path=dst_path)
-    return api.load_model(Path(folder) / DATA / ARCHIVE)
+    flavor = MLflowModel.load(folder).flavors[FLAVOR_NAME]  # earlier versions kept the file elsewhere
+    return api.load_model(Path(folder) / flavor["data"])
 
 
 class _Predictor:
