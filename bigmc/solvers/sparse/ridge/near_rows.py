@@ -2,7 +2,8 @@
 
 Rows beyond their margin add nothing to a squared hinge, and nearly all are where the classes can be told
 apart. A class is minimised on those near its margin at the last weights; all rows then say which others are
-within it at the new ones, and so on: the chunking of support vector machines. The Gram matrix of these rows whitens far better than that of all.
+within it at the new ones, and so on: the chunking of support vector machines. The Gram matrix of these rows
+whitens far better than that of all.
 """
 
 from __future__ import annotations
