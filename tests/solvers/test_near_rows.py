@@ -1,5 +1,6 @@
 """Classes by themselves on the rows near their margins: against minimisers of all rows."""
 
+import errno
 import math
 from dataclasses import replace
 
@@ -149,10 +150,19 @@ def test_a_matrix_in_a_file_gives_the_bits_of_one_in_memory(few_are_many):
     assert 10 < n_reads < 60
 
 
+def test_a_full_disk_is_left_alone(few_are_many, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    X, y = rows()
+    monkeypatch.setattr(dense_file, "file_array", full)
+    assert dense_file.start_from_file(run_of(X, y, shard_rows=700), 1e-2) is None
+
+
 @pytest.mark.parametrize("max_passes", [12, 16])
 def test_passes_through_the_file_are_bounded_and_counted(max_passes, few_are_many, reads):
     X, y = rows()
-    run = run_of(X, y, shard_rows=700)
+    run = run_of(X, y, ridge=1.0, shard_rows=700)
     run = replace(run, limits=replace(run.limits, max_passes=max_passes))
     solution = solve(run, chunk_bytes=1 << 20)
     assert 5 < len(reads) <= max_passes - 4
@@ -161,7 +171,7 @@ def test_passes_through_the_file_are_bounded_and_counted(max_passes, few_are_man
 
 def test_larger_than_memory_it_is_certified_in_fewer_passes(few_are_many):
     X, y = rows()
-    run = run_of(X, y, shard_rows=700)
+    run = run_of(X, y, ridge=1.0, shard_rows=700)
     solution = solve(run, chunk_bytes=1 << 20)
     ridge = run.task.objective.ridge * N_ROWS
     best = sum(least(X, np.where(y == r, 1.0, -1.0), np.ones(N_ROWS), ridge)[0] for r in range(N_CLASSES))
@@ -177,7 +187,7 @@ class Killed(Exception):
 
 def test_a_killed_training_goes_on_to_the_same_bits(few_are_many, tmp_path, monkeypatch):
     X, y = rows()
-    whole = solve(run_of(X, y, shard_rows=700), chunk_bytes=1 << 20)
+    whole = solve(run_of(X, y, ridge=1.0, shard_rows=700), chunk_bytes=1 << 20)
     at, left = dense_problem.DenseProblem.at, [12]
 
     def dying(problem, *args):
@@ -188,7 +198,11 @@ def test_a_killed_training_goes_on_to_the_same_bits(few_are_many, tmp_path, monk
 
     monkeypatch.setattr(dense_problem.DenseProblem, "at", dying)
     with pytest.raises(Killed):
-        solve(run_of(X, y, shard_rows=700, checkpoint=FileCheckpoint(tmp_path)), chunk_bytes=1 << 20)
-    resumed = solve(run_of(X, y, shard_rows=700, checkpoint=FileCheckpoint(tmp_path)), chunk_bytes=1 << 20)
+        solve(
+            run_of(X, y, ridge=1.0, shard_rows=700, checkpoint=FileCheckpoint(tmp_path)), chunk_bytes=1 << 20
+        )
+    resumed = solve(
+        run_of(X, y, ridge=1.0, shard_rows=700, checkpoint=FileCheckpoint(tmp_path)), chunk_bytes=1 << 20
+    )
     np.testing.assert_array_equal(resumed.coef, whole.coef)
     assert resumed.history == whole.history

@@ -5,6 +5,8 @@ The shards are read once; each step goes through the file, whose rows need no de
 
 from __future__ import annotations
 
+import errno
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +33,7 @@ _LEFT, _FEWEST = 4, 8
 def start_from_file(run: SparseRun, tol: float) -> tuple[Start, int] | None:
     """Return the weights of descent on a dense matrix in a file, and the reads of all rows that took.
 
-    None where it does not apply, or fit.
+    None where it does not apply, or does not fit into memory or on the disk.
 
     Parameters
     ----------
@@ -45,12 +47,19 @@ def start_from_file(run: SparseRun, tol: float) -> tuple[Start, int] | None:
     plan, room = plan_rows(run), _room(run, n_used + 1)
     if plan is None or room is None:
         return None
-    values = _written(run, plan)
+    task, scratch = run.task, run.context.scratch
+    n_rows, n_classes = task.dataset.n_samples, task.dataset.n_classes
+    try:
+        values = file_array((n_rows, n_used + 1), np.float32, scratch)
+        margins = file_array((n_classes, n_rows), np.float32, scratch)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return None
+    _write_rows(run, plan, values)
     give_back_free_pages()
-    task = run.task
     weights = np.ones(task.dataset.n_samples) if task.sample_weight is None else task.sample_weight
     rows = DenseRows(values, weights.astype(np.float32), task.dataset.label_sets())
-    margins = file_array((task.dataset.n_classes, len(values)), np.float32, run.context.scratch)
     stop = Stop(run.context.ends, most)
     found = dense_descent.start_on_rows(run, rows, tol, dense_descent.Near(room, margins), stop)
     give_back_free_pages()
@@ -66,10 +75,9 @@ def _room(run: SparseRun, width: int) -> Room | None:
     return Room.of(width, n_rows, run.limits.memory - beside, n_threads)
 
 
-def _written(run: SparseRun, plan: BlockPlan) -> NDArray[np.float32]:
-    """Return the weighted values of all rows in a file, with a constant."""
+def _write_rows(run: SparseRun, plan: BlockPlan, values: NDArray[np.float32]) -> None:
+    """Write the weighted values of all rows, with a constant."""
     dataset, engine, folder = run.task.dataset, run.context.local_engine, run.context.scratch
-    values = file_array((dataset.n_samples, len(plan.features) + 1), np.float32, folder)
     reader = BlockReader(dataset, plan.features, engine, False, plan.blocks, folder, plan.turned_bytes)
     try:
         for done, block in enumerate(plan.blocks):
@@ -77,7 +85,6 @@ def _written(run: SparseRun, plan: BlockPlan) -> NDArray[np.float32]:
             _write(reader.read(block)[0], values[block.samples], run.descent.fit_intercept)
     finally:
         reader.close()
-    return values
 
 
 def _write(rows: Rows, values: NDArray[np.float32], constant: float) -> None:
