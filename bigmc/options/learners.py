@@ -66,10 +66,10 @@ class SparseOptions(LearnerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class FitSparseOptions(SparseOptions):
-    """The same for the trainings of `bigmc.fit`, which may start from descent on a dense matrix.
+    """The same for the trainings of `bigmc.fit`, which start from descent on a dense matrix of any width.
 
-    The objective is the same, and so is the meaning of the gap, but not the bits of the weights: those of
-    `bigmc.SparseClassifier` stay as they were.
+    The objective is the same, and so is the meaning of the gap, but not the bits of the weights: with fewer
+    than a thousand features those of `bigmc.SparseClassifier` stay as they were.
     """
 
     factorises = True

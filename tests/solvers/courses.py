@@ -133,7 +133,7 @@ SMALL: dict[str, dict[str, int]] = {
     "sparse.in_memory": {"MANY_ENTRIES": 5000},
     "sparse.margins": {"MOST_PAIRED_CLASSES": 4},
     "sparse.problem": {"_PART_ROWS": 200, "_PRODUCT_ROWS": 60},
-    "sparse.ridge.dense_descent": {"_AT_ONCE": 150},
+    "sparse.ridge.dense_problem": {"_AT_ONCE": 150},
     "sparse.ridge.dual_descent": {"_COPIED": 300},
     "sparse.ridge.duals": {"_PIECE_SCORES": 500, "ROWS_AT_ONCE": 200},
     "sparse.ridge.row_order": {"ENTRIES_AT_ONCE": 900, "_COLUMNS_AT_ONCE": 90},

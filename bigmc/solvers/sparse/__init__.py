@@ -18,8 +18,12 @@ Which method is taken is decided in `solve.solve`, when memory is planned:
   of the samples if there are millions of entries.
 * They fit, and there is **a ridge alone** (`SparseRun.takes_duals`): steps 1 to 4 from the weights that dual
   coordinate descent gives, the method of LIBLINEAR (`ridge.dual_descent`).
-* They fit, there is a ridge alone, and `bigmc.fit` trains on dense columns, no more than rows: steps 1 and 2
-  at the weights of L-BFGS on a dense matrix (`ridge.dense_descent`).
+* They fit, there is a ridge alone, and `bigmc.fit` trains on dense columns, no more than rows, or any run
+  on a thousand of them or more: steps 1 and 2 at the weights of L-BFGS on a dense matrix
+  (`ridge.dense_descent`), which goes on class by class where rows beyond their margins are many
+  (`ridge.near_rows`).
+* They **do not fit**, there is a ridge alone and a thousand dense columns or more, and there is memory for
+  their Gram matrix: the same with the matrix in a file (`ridge.dense_file`), then chunks.
 * They **do not fit**, and there is a ridge alone: dual coordinate descent through blocks of the samples
   (`ridge.row_blocks`). Chunks follow if its intercept, which is shrunk, keeps it from the tolerance.
 * They do not fit, and a random sample has enough rows for each of its features with weights, whose columns

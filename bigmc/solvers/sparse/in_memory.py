@@ -28,7 +28,7 @@ _ROUGH_TOL = 0.3
 #: precision, and after so many epochs.
 _DUAL_SHARE, _DUAL_TOL, _DUAL_EPOCHS = 0.7, 1e-4, 60
 #: Share of the tolerance at which descent on a dense matrix stops: a tenth took a third longer.
-_DENSE_SHARE = 0.3
+DENSE_SHARE = 0.3
 
 
 def train_in_memory(run: SparseRun, plan: SolverPlan, start: State | None, saved: Packed | None) -> Trained:
@@ -102,7 +102,7 @@ def start_on_sample(smaller: SparseRun, run: SparseRun, first: State | None = No
 
 def first_weights(run: SparseRun, plan: SolverPlan) -> State | None:
     """Return cheap weights to start from, by dual coordinates or of a sample; None if neither is worth it."""
-    if run.factorises and (state := _start_by_dense_descent(run, plan)):
+    if (state := _start_by_dense_descent(run, plan)) is not None:
         return state
     fits = run.takes_duals and DualDescent.memory(run.task.dataset) <= run.limits.memory
     return _start_by_duals(run) if fits else _rough_start(run, plan)
@@ -125,14 +125,15 @@ def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
 
 def _start_by_dense_descent(run: SparseRun, plan: SolverPlan) -> State | None:
     """Return the weights that descent on a dense matrix finds, if columns are, and there is memory for it."""
+    if not (run.is_ridge_hinge or run.is_ridge_log):
+        return None
     from bigmc.solvers.sparse.ridge import dense_descent  # scipy.linalg takes .03 s
 
-    task = run.task
-    if not ((run.is_ridge_hinge or run.is_ridge_log) and dense_descent.is_dense(task)):
+    task, n_threads = run.task, run.context.local_engine.n_threads
+    if not dense_descent.applies(run) or dense_descent.memory(task, n_threads) > plan.memory.free:
         return None
-    if dense_descent.memory(task, run.context.local_engine.n_threads) > plan.memory.free:
-        return None
-    start = dense_descent.start_by_descent(run, _DENSE_SHARE * run.limits.tol)
+    room = dense_descent.room_for(task, plan.memory.free, n_threads)
+    start = dense_descent.start_by_descent(run, DENSE_SHARE * run.limits.tol, room)
     return None if start is None else State.at(start, task.width)
 
 

@@ -22,7 +22,7 @@ from bigmc.solvers.sparse.chunks.rounds import ChunkRounds
 from bigmc.solvers.sparse.chunks.state import ChunkState
 from bigmc.solvers.sparse.chunks.task import ChunkTask
 from bigmc.solvers.sparse.columns import BlockSource
-from bigmc.solvers.sparse.in_memory import first_weights, on_sample, start_on_sample
+from bigmc.solvers.sparse.in_memory import DENSE_SHARE, first_weights, on_sample, start_on_sample
 from bigmc.solvers.sparse.memory_plan import SamplePlan, plan_memory, plan_sample
 from bigmc.solvers.sparse.ridge.block_plan import plan_blocks
 from bigmc.solvers.sparse.ridge.mixed_blocks import mixed
@@ -101,6 +101,8 @@ def train_out_of_core(
     """
     task = run.task
     give_back_large_arrays()
+    if chunks and start is None and saved is None and (state := _by_dense_rows(run)):
+        return _by_chunks(run, chunks, state)
     descended = _by_row_blocks(run, start if chunks else None, saved)
     if descended is not None and (chunks is None or not _goes_on(run, descended)):
         return descended
@@ -115,6 +117,21 @@ def train_out_of_core(
 def largest_norm(run: SparseRun, chunks: ChunkPlan) -> float:
     """Return the largest dual norm of a gradient where all weights are zero and the intercept is the best."""
     return ChunkRounds(_chunk_task(run), chunks).largest_norm()
+
+
+def _by_dense_rows(run: SparseRun) -> State | None:
+    """Return the weights of descent on a dense matrix in a file; None where that does not apply."""
+    if not (run.is_ridge_hinge or run.is_ridge_log):
+        return None
+    from bigmc.solvers.sparse.ridge.dense_file import start_from_file  # scipy.linalg takes .03 s
+
+    found = start_from_file(run, DENSE_SHARE * run.limits.tol)
+    if found is None:
+        return None
+    start, n_reads = found
+    state = State.at(start, run.task.width)
+    state.nnz_read = n_reads * run.task.dataset.nnz
+    return state
 
 
 def _by_row_blocks(run: SparseRun, start: Start | None, saved: Packed | None) -> Trained | None:

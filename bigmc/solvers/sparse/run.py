@@ -95,7 +95,7 @@ class SparseRun:
     limits : Limits
         Of the relative gap between objective and lower bound, passes, and memory.
     factorises : bool, optional
-        Start from the weights of `ridge.dense_descent` where columns are dense and classes many.
+        Start from the weights of `ridge.dense_descent` where columns are dense, however few.
 
     Raises
     ------

@@ -71,9 +71,12 @@ def plan_blocks(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
     That is so unless `SparseRun.takes_duals`, and where the weights and some part of a shard do not fit into
     memory, by default the limit of the run. Dual variables stay in memory where they take at most half of it.
     """
+    return plan_rows(run, limit) if run.takes_duals else None
+
+
+def plan_rows(run: SparseRun, limit: int | None = None) -> BlockPlan | None:
+    """Return the plan of `plan_blocks` for a run of any loss, with room for dual variables of every class."""
     task, dataset = run.task, run.task.dataset
-    if not run.takes_duals:
-        return None
     features = np.flatnonzero(dataset.column_nnz())
     width, n_used = padded_classes(dataset.n_classes), len(features) + 1
     fixed = WORKSPACE + 24 * dataset.n_features + 8 * n_used
