@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
+from functools import cache
 from uuid import UUID
 
 import numpy as np
@@ -79,6 +80,7 @@ def unwritable(schema: pa.Schema) -> list[pa.Field]:
     return [field for field in schema if not _in_parquet(field.type)]
 
 
+@cache  # asked of every table of a stream
 def _in_parquet(kind: pa.DataType) -> bool:
     try:
         pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([("", kind)])).close()
