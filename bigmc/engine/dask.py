@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent import futures
 from concurrent.futures import CancelledError
 from copy import copy
 from dataclasses import dataclass
@@ -33,9 +35,6 @@ CONNECT_SECONDS = 20
 DESERTED_SECONDS = 300.0
 #: Seconds between checks of the cluster while waiting for a result.
 LOOK_SECONDS = 2.0
-#: What a wait for a result raises when its time is over. If it is cancelled at that very moment, Dask has
-#: neither a result nor an error, and looks for its result all the same.
-_NO_ANSWER = (TimeoutError, UnboundLocalError)
 #: Seconds between checks for a scheduler's file or the first worker.
 _PAUSE = 0.1
 #: Tasks submitted per running task: while a slow worker has the next part in order, the others
@@ -250,18 +249,16 @@ class DaskEngine:
     def _result(self, future: Any, name: str) -> Any:
         """Wait for a result while there are a scheduler and workers, or workers may still come."""
         deserted: float | None = None
+        answer = self._gathered(future)
         while True:
             try:
-                return future.result(timeout=LOOK_SECONDS)
-            except _NO_ANSWER:
-                # An error at the end of the wait is raised by the next call; this is the error of a part.
-                if future.status == "error" and isinstance(future.exception(LOOK_SECONDS), _NO_ANSWER):
-                    raise
+                return answer.result(LOOK_SECONDS)
             except (CancelledError, Exception) as error:
-                explained = self._explained(error, name)
-                if explained is None:
-                    raise
-                raise explained from None
+                if not isinstance(error, TimeoutError) or answer.done():
+                    explained = self._explained(error, name)
+                    if explained is None:
+                        raise
+                    raise explained from None
             if self._client.status != "running":
                 raise self._gone()
             if self._workers():
@@ -273,6 +270,21 @@ class DaskEngine:
                     f"the Dask cluster has had no workers for {DESERTED_SECONDS:.0f} seconds",
                     f"start some, then {_AGAIN}",
                 )
+
+    def _gathered(self, future: Any) -> futures.Future[Any]:
+        """Return what will hold the result of a future, and can be waited for again and again.
+
+        A wait for the future itself cancels, when its time is over, what the client has begun to fetch. Where
+        that has not taken its first step the client keeps it as the one that others join: every later result
+        is then cancelled at once, for ever.
+        """
+        client = self._client
+        try:
+            return asyncio.run_coroutine_threadsafe(
+                client.gather(future, asynchronous=True), client.loop.asyncio_loop
+            )
+        except (OSError, CancelledError, RuntimeError):
+            raise self._gone() from None
 
     def _explained(self, error: BaseException, name: str) -> BigmcError | None:
         """Return what an error of Dask means; None for an error of the part."""

@@ -200,6 +200,24 @@ def test_a_cluster_without_workers_is_waited_for_and_then_told(cluster, client, 
         DaskEngine(client)
 
 
+def test_waits_that_end_while_results_are_fetched_lose_none(cluster, client, monkeypatch):
+    """Dask never fetches again if a wait for a result is over between its arrival and the first step."""
+    monkeypatch.setattr("bigmc.engine.dask.LOOK_SECONDS", 0.003)
+    engine, ends = DaskEngine(client), time.monotonic() + 60.0
+
+    def looks():  # at every end of a wait
+        assert time.monotonic() < ends, "results do not come any more"
+        return DaskEngine._workers(engine)
+
+    monkeypatch.setattr(engine, "_workers", looks)
+    assert list(engine.map(wait_briefly, range(400))) == [(part, part) for part in range(400)]
+
+
+def wait_briefly(part):
+    time.sleep(0.002 * (part % 5))
+    return part
+
+
 def wait_a_little(part):
     time.sleep(0.1)
     return part

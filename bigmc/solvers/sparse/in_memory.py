@@ -125,7 +125,7 @@ def _rough_start(run: SparseRun, plan: SolverPlan) -> State | None:
 
 def _start_by_dense_descent(run: SparseRun, plan: SolverPlan) -> State | None:
     """Return the weights that descent on a dense matrix finds, if columns are, and there is memory for it."""
-    if not (run.is_ridge_hinge or run.is_ridge_log):
+    if not run.is_ridge:
         return None
     from bigmc.solvers.sparse.ridge import dense_descent  # scipy.linalg takes .03 s
 

@@ -121,7 +121,7 @@ def largest_norm(run: SparseRun, chunks: ChunkPlan) -> float:
 
 def _by_dense_rows(run: SparseRun) -> State | None:
     """Return the weights of descent on a dense matrix in a file; None where that does not apply."""
-    if not (run.is_ridge_hinge or run.is_ridge_log):
+    if not run.is_ridge:
         return None
     from bigmc.solvers.sparse.ridge.dense_file import start_from_file  # scipy.linalg takes .03 s
 

@@ -159,6 +159,11 @@ class SparseRun:
         return task.alpha == 0.0 and is_log and self.descent.line_search
 
     @property
+    def is_ridge(self) -> bool:
+        """Whether it is either: a problem that descent on a dense matrix can solve."""
+        return self.is_ridge_hinge or self.is_ridge_log
+
+    @property
     def takes_duals(self) -> bool:
         """Whether dual coordinates solve it: a ridge alone, classes apart, and many features that occur."""
         task = self.task

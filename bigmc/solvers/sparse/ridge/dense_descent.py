@@ -63,9 +63,7 @@ def is_dense(task: Task) -> bool:
 
 
 def applies(run: SparseRun) -> bool:
-    """Return whether a run may start by this: it asks for it or has many features, and they are dense."""
-    if not (run.is_ridge_hinge or run.is_ridge_log):
-        return False
+    """Return whether a run with a ridge alone may start by this: it asks for it, or its many columns are dense."""
     many = int(np.count_nonzero(run.task.dataset.column_nnz())) >= MANY_FEATURES
     return (run.factorises or many) and is_dense(run.task)
 
