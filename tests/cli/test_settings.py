@@ -268,7 +268,7 @@ def test_rows_from_standard_input_are_answered_as_they_come(made):
     words = [sys.executable, "-m", "bigmc", "predict", "m", "-", "--to", "-", "--keep", "id", "-q"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(words, env=ENV, cwd=made, **pipes)
-    ids = ["row 0", 17, {"day": [1, 2.5]}, None]
+    ids = ["row 0", "half a pair \ud800", {"day": [1, 2.5], "n": 17}, None]
     for number, label in enumerate("abba"):
         row = {"id": ids[number], "text": f"{label * 3} word{number}"}
         process.stdin.write(json.dumps(row).encode() + b"\n")
