@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -26,7 +26,11 @@ def printable_json(text: str) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return a value, or None in place of a number that JSON does not have."""
+    """Return a value with None for numbers that JSON does not have, in lists and mappings too."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

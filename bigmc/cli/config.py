@@ -27,10 +27,8 @@ def defaults_of(path: Path, context: click.Context) -> Mapping[str, Any]:
     shared = {name: value for name, value in options.items() if not isinstance(value, dict)}
     tables = {name: value for name, value in options.items() if isinstance(value, dict)}
     used: set[str] = set()
-    defaults = _of_group(path, _commands(context, context.command), shared, tables, used)
-    unknown = set(shared) - used
-    if unknown:
-        raise DataError(f"{path}: no command has an option {min(unknown)!r}", "check its spelling")
+    defaults = _of_group(path, "bigmc", _commands(context, context.command), shared, tables, used)
+    _refuse_unknown(path, "no command has an option", set(shared) - used)
     return defaults
 
 
@@ -46,6 +44,7 @@ def _commands(context: click.Context, group: click.Command) -> Mapping[str, Any]
 
 def _of_group(
     path: Path,
+    group: str,
     commands: Mapping[str, Any],
     shared: Mapping[str, Any],
     tables: Mapping[str, Any],
@@ -56,28 +55,44 @@ def _of_group(
         raise DataError(f"{path}: there is no command {unknown[0]!r}", f"use {', '.join(commands)}")
     defaults: dict[str, Any] = {}
     for name, command in commands.items():
-        table = tables.get(name, {})
+        table, full_name = tables.get(name, {}), f"{group} {name}"
         if isinstance(command, Mapping):
             inner = {key: value for key, value in table.items() if isinstance(value, dict)}
-            wider = {**shared, **{key: value for key, value in table.items() if key not in inner}}
-            defaults[name] = _of_group(path, command, wider, inner, used)
+            outer = {key: value for key, value in table.items() if key not in inner}
+            known: set[str] = set()
+            defaults[name] = _of_group(path, full_name, command, {**shared, **outer}, inner, known)
+            _refuse_unknown(path, f"no command of {full_name} has an option", set(outer) - known)
+            used |= known
             continue
         options = {_key(flag): param for param in command.params for flag in param.opts if flag[0] == "-"}
         own = {_key(key): value for key, value in table.items()}
-        for key in own:
-            if key not in options:
-                raise DataError(f"{path}: bigmc {name} has no option {key!r}", "check its spelling")
+        _refuse_unknown(path, f"{full_name} has no option", set(own) - set(options))
         values = {key: value for key, value in shared.items() if _key(key) in options} | own
         used |= set(values)
-        defaults[name] = {
-            options[_key(key)].name: _default(options[_key(key)], value) for key, value in values.items()
-        }
+        defaults[name] = {}
+        for key, value in values.items():
+            option = options[_key(key)]
+            defaults[name][option.name] = _default(f"{path}: {key} of {full_name}", option, value)
     return defaults
 
 
-def _default(option: click.Parameter, value: Any) -> Any:
-    """Return a value as the parser takes it: a text for an option that may be repeated is one of them."""
-    return [value] if option.multiple and isinstance(value, str) else value
+def _refuse_unknown(path: Path, reason: str, unknown: set[str]) -> None:
+    if unknown:
+        raise DataError(f"{path}: {reason} {min(unknown)!r}", "check its spelling")
+
+
+def _default(where: str, option: click.Parameter, value: Any) -> Any:
+    """Return a value as a command line gives it, a text or several.
+
+    Of other types the parser makes what they are not: 2 of 2.7, and 1 of true.
+    """
+    values = value if isinstance(value, list) else [value]
+    if isinstance(value, list) and not option.multiple:
+        raise DataError(f"{where} is a list", "give one value")
+    if any(isinstance(one, list | dict) for one in values):
+        raise DataError(f"{where} has a list or table in it", "give a list of single values")
+    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    return texts if option.multiple else texts[0]
 
 
 def _key(name: str) -> str:

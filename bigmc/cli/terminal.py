@@ -21,20 +21,11 @@ def show(result: Mapping[str, object], asked: Shown, beside: str | None = None) 
 
     stream = sys.stderr if beside is not None and writes_to_stdout(beside) else sys.stdout
     if asked.as_json:
-        text = json.dumps(_finite(result), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(finite(result), ensure_ascii=False, allow_nan=False)
         print(printable_json(text), file=stream)
         return
     for line in _lines(result, indent=0):
         print(line, file=stream)
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with None for numbers that JSON cannot express."""
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return finite(value)
 
 
 def show_features(result: Mapping[str, Any]) -> None:

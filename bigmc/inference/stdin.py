@@ -18,6 +18,7 @@ from bigmc.model import Model
 from bigmc.options.declare import values_of
 from bigmc.options.inference import PredictOptions
 from bigmc.options.raw import FileOptions
+from bigmc.printable import printable_json
 from bigmc.store.files.outputs import Output, OutputKind
 from bigmc.store.shards.csr import Rows
 
@@ -140,4 +141,5 @@ def _text(value: Any) -> str | None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    # lone surrogates, which are valid in JSON and in no encoding, stay escapes
+    return printable_json(json.dumps(value, ensure_ascii=False))

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from bigmc.errors import DataError
+from bigmc.inference.written_columns import csv_column, decoded, json_text, loses_in_parquet, with_texts
+from bigmc.ingestion.readers.plain_types import unwritable
 from bigmc.lazy import LazyModule
-from bigmc.printable import finite, printable_json
+from bigmc.printable import listed, printable_json
 from bigmc.store.files.outputs import Output, OutputKind
 
 pq = LazyModule("pyarrow.parquet")
@@ -44,7 +46,13 @@ class ParquetWriter(TableWriter):
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, tables_per_group: int = 1) -> None:
         super().__init__(file, schema)
-        self._writer = pq.ParquetWriter(file, schema, store_schema=False)
+        keeps_types = any(loses_in_parquet(field.type) for field in schema)
+        # readers get the same labels with and without such columns: no dictionary
+        self._schema = decoded(schema) if keeps_types else schema
+        try:
+            self._writer = pq.ParquetWriter(file, self._schema, store_schema=keeps_types)
+        except pa.ArrowException:
+            raise _unwritable(unwritable(schema), "Parquet") from None
         self._group: list[pa.Table] = []
         self._tables_per_group = tables_per_group
 
@@ -56,7 +64,8 @@ class ParquetWriter(TableWriter):
 
     def _write_group(self) -> None:
         if self._group:
-            self._writer.write_table(pa.concat_tables(self._group))
+            table = pa.concat_tables(self._group)
+            self._writer.write_table(table if table.schema == self._schema else table.cast(self._schema))
             self._group = []
 
     def __exit__(self, *_: object) -> None:
@@ -70,6 +79,9 @@ class CsvWriter(TableWriter):
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         super().__init__(file, schema)
+        intervals = [field for field in schema if pa.types.is_interval(field.type)]
+        if intervals:
+            raise _unwritable(intervals, "CSV")
         self._write(schema.empty_table(), pc.WriteOptions(include_header=True))
 
     def write(self, table: pa.Table) -> None:
@@ -77,7 +89,7 @@ class CsvWriter(TableWriter):
         self._write(table, pc.WriteOptions(include_header=False))
 
     def _write(self, table: pa.Table, options: Any) -> None:
-        plain = pa.table({name: _csv_column(table.column(name)) for name in table.column_names})
+        plain = pa.table({name: csv_column(name, table.column(name)) for name in table.column_names})
         pc.write_csv(plain, self._file, options)
 
 
@@ -94,13 +106,17 @@ class JsonLinesWriter(TableWriter):
         names = table.column_names
         for start in range(0, table.num_rows, ROWS_AT_ONCE):
             columns = [self._values(table, name, start) for name in names]
-            rows = (dict(zip(names, map(finite, row), strict=True)) for row in zip(*columns, strict=True))
-            lines = (_line(row) for row in rows)
+            lines = (_line(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
             self._file.write("".join(lines).encode("utf-8", "backslashreplace"))
         self._file.flush()
 
     def _values(self, table: pa.Table, name: str, start: int) -> list[Any]:
-        values = table.column(name).slice(start, ROWS_AT_ONCE).to_pylist()
+        column = with_texts(name, table.column(name).slice(start, ROWS_AT_ONCE), "JSON")
+        try:
+            values = column.to_pylist()
+        except OverflowError as error:  # years beyond 9999
+            cure = "write Parquet, with --to NAME.parquet"
+            raise DataError(f"the column {name!r} has a value that Python lacks ({error})", cure) from None
         return [json.loads(text) for text in values] if name in self.json_columns else values
 
 
@@ -142,22 +158,11 @@ def open_writer(output: Output, file: IO[bytes], schema: pa.Schema, tables_per_g
 
 def _line(row: Mapping[str, Any]) -> str:
     """Return a row as a line of JSON, which may be shown on a terminal whatever its labels are."""
-    return printable_json(json.dumps(row, ensure_ascii=False, default=str)) + "\n"
+    return printable_json(json_text(row)) + "\n"
 
 
-def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in a type that CSV can hold; labels look as in names of columns."""
-    if pa.types.is_dictionary(column.type):
-        kind = column.type.value_type
-        if pa.types.is_floating(kind) or pa.types.is_boolean(kind):  # Arrow writes 2 for 2.0, true for True
-            texts = [
-                pa.array([str(v) for v in c.dictionary.to_pylist()], pa.string()).take(c.indices)
-                for c in column.chunks
-            ]
-            return pa.chunked_array(texts, pa.string())
-        return column.cast(column.type.value_type)
-    if pa.types.is_nested(column.type):
-        values = column.to_pylist()
-        texts = [None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in values]
-        return pa.chunked_array([pa.array(texts, pa.string())])
-    return column
+def _unwritable(fields: list[pa.Field], file: str) -> DataError:
+    named = listed([f"{field.name!r} ({field.type})" for field in fields])
+    return DataError(
+        f"{file} does not have the type of the column {named}", "write JSON lines, with --to NAME.jsonl"
+    )

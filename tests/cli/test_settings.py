@@ -231,6 +231,10 @@ def test_workers_are_those_of_the_first_place_that_names_any(run, monkeypatch, t
         ("memery = '1GB'", "no command has an option 'memery'"),
         ("[predict]\nscore = true", "bigmc predict has no option 'score'"),
         ("[preduct]\nscores = true", "there is no command 'preduct'"),
+        ("[train]\nalpah = 1", "no command of bigmc train has an option 'alpah'"),
+        ("[train.sparse]\nalpah = 1", "bigmc train sparse has no option 'alpah'"),
+        ("[info]\nquiet = [true]", "quiet of bigmc info is a list; give one value"),
+        ("[predict]\nkeep = [['id']]", "keep of bigmc predict has a list or table in it"),
     ],
 )
 def test_a_wrong_file_of_options_is_refused(text, reason, run, tmp_path):
@@ -239,6 +243,26 @@ def test_a_wrong_file_of_options_is_refused(text, reason, run, tmp_path):
     status, _, err = run(f"--config {config} info d")
     assert status == 1
     assert reason in err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("threads = 2.7", "'2.7' is not a valid integer range"),
+        ("threads = true", "'true' is not a valid integer range"),
+        ("quiet = 2", "'2' is not a valid boolean"),
+    ],
+)
+def test_a_value_in_a_file_is_what_the_same_text_is_on_the_command_line(text, reason, run, tmp_path):
+    config = tmp_path / "bigmc.toml"
+    config.write_text(text)
+    status, _, err = run(f"--config {config} evaluate m d")
+    assert status == 2
+    assert reason in err
+    config.write_text("quiet = 1\n[evaluate]\nthreads = '1'\nper-class = false\n[train]\nmax_passes = 3\n")
+    status, out, err = run(f"--config {config} evaluate m d --json")
+    assert (status, err) == (0, "")
+    assert "per_class" not in json.loads(out)
 
 
 def test_the_rest_of_a_training_is_estimated_from_the_gap():
@@ -268,7 +292,7 @@ def test_rows_from_standard_input_are_answered_as_they_come(made):
     words = [sys.executable, "-m", "bigmc", "predict", "m", "-", "--to", "-", "--keep", "id", "-q"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(words, env=ENV, cwd=made, **pipes)
-    ids = ["row 0", 17, {"day": [1, 2.5]}, None]
+    ids = ["row 0", "half a pair \ud800", {"day": [1, 2.5], "n": 17}, None]
     for number, label in enumerate("abba"):
         row = {"id": ids[number], "text": f"{label * 3} word{number}"}
         process.stdin.write(json.dumps(row).encode() + b"\n")
