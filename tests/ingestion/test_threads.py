@@ -39,11 +39,11 @@ def contents(folder):
 @pytest.mark.parametrize("options", [WORDS, CATEGORIES, DENSE], ids=["words", "categories", "dense"])
 def test_any_number_of_threads_writes_the_same_bytes_in_little_memory(options, rows, tmp_path):
     written = []
-    for n_threads in (1, 2, 5):
+    for n_threads in (1, 5):
         to = tmp_path / f"{n_threads}.bigmc"
         api.ingest(rows, to, **options, memory_limit="72MB", engine=ThreadEngine(n_threads))
         written.append(contents(to))
-    assert written[0] == written[1] == written[2]
+    assert written[0] == written[1]
     if options is DENSE:  # the limit is so tight that it cuts shards
         assert max(shard.rows for shard in read_manifest(to).shards) < 45_000
 

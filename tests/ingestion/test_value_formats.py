@@ -12,6 +12,7 @@ from read_back import read_back
 
 import bigmc
 from bigmc.errors import DataError
+from bigmc.ingestion.columns import number_formats
 from bigmc.ingestion.columns.column_kinds import with_column_kinds
 from bigmc.ingestion.columns.date_columns import as_dates
 from bigmc.ingestion.columns.date_formats import EXAMPLES, date_format
@@ -87,6 +88,22 @@ def test_what_may_be_read_in_two_ways_is_in_doubt(texts, reason):
 )
 def test_other_texts_are_no_numbers(texts):
     assert number_format(pa.array(texts, pa.string())) is None
+
+
+def test_a_unit_has_sixteen_characters_and_behind_them_eight_letters_at_most():
+    for unit in ("l", "km2", "kilowattstunden3", "kilowattstunden/Jahr", "a/bc.d%e/fgh.ijkletters3"):
+        assert number_format(pa.array([f"5 {unit}", "7"])) != number_format(pa.array(["5", "7"]))
+        assert number_format(pa.array([f"5 {unit}"])).units == ((unit, 1.0),)
+    for unit in ("m2", "km4", "kilowattstundenproJahrzehnt", "a/bc.d%e/fgh.ijk.letters", "x" * 30):
+        assert number_format(pa.array([f"5 {unit}"])) is None
+
+
+def test_texts_without_digits_are_not_taken_apart(monkeypatch):
+    """That takes a hundred times as long as to see that a text has none, for each column of words."""
+    monkeypatch.setattr(number_formats, "_parts", lambda texts: pytest.fail(f"{texts} taken apart"))
+    assert number_format(pa.array(["red", "green 7", "blue"])) is None
+    found = floats_in_format(pa.array(["1", "", " 2", None]), NumberFormat(), MISSING_TEXTS)
+    np.testing.assert_array_equal(found.values, [1, np.nan, 2, np.nan])
 
 
 TIMES = [

@@ -1,19 +1,11 @@
-"""Kernels are compiled for a loss and a penalty: the quick half of the tests has only some of the pairs."""
+"""Tests of most pairs of a loss and a penalty are slow."""
 
 from pathlib import Path
 
 import pytest
+from covered_pairs import QUICK
 
 HERE = Path(__file__).parent
-
-#: Every loss and every penalty once at least; tests of other pairs are slow.
-QUICK_PAIRS = {
-    ("squared_hinge", "l1/l2"),
-    ("log_loss", "l1"),
-    ("multitask_squared_hinge", "sparse_group"),
-    ("huber_hinge", "l1/linf"),
-    ("multilabel_ranking", "l1/l2"),
-}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -22,5 +14,5 @@ def pytest_collection_modifyitems(items):
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         pair = params.get("loss"), params.get("penalty")
-        if HERE in item.path.parents and None not in pair and pair not in QUICK_PAIRS:
+        if HERE in item.path.parents and None not in pair and pair not in QUICK:
             item.add_marker(pytest.mark.slow)

@@ -87,7 +87,7 @@ def fista(loss, penalty, X, y, m, alpha, ridge=0.0, l1_ratio=0.5, weights=None, 
     norm = np.linalg.norm(np.sqrt(weights)[:, None] * wide, 2)
     step = 1 / (constant * norm**2 / weights.sum() + ridge)
     W, b = np.zeros((X.shape[1], m)), np.zeros(m)
-    V, c, t, best = W, b, 1.0, np.inf
+    V, c, t, best, least = W, b, 1.0, np.inf, np.inf
     for _ in range(n_iter):
         _, G, g = loss_and_gradient(loss, X, y, V, c, weights)
         Z = V - step * (G + ridge * V)
@@ -95,7 +95,9 @@ def fista(loss, penalty, X, y, m, alpha, ridge=0.0, l1_ratio=0.5, weights=None, 
         new_b = c - step * g if intercept else b
         value = objective_value(loss, penalty, X, y, new_W, new_b, alpha, ridge, l1_ratio, weights)
         if value > best:
-            V, c, t, best = W, b, 1.0, np.inf
+            if best >= least:  # nor did the last restart bring it down: what is left is rounding
+                break
+            V, c, t, best, least = W, b, 1.0, np.inf, best
             continue
         best, new_t = value, (1 + np.sqrt(1 + 4 * t * t)) / 2
         V, c = new_W + (t - 1) / new_t * (new_W - W), new_b + (t - 1) / new_t * (new_b - b)

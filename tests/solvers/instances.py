@@ -90,7 +90,7 @@ def fista(X, y, m, alpha, weights=None, intercept=False, n_iter=20000):
     wide = np.hstack([X, np.ones((len(y), 1))]) if intercept else X
     step = weights.sum() / (2 * m * np.linalg.norm(np.sqrt(weights)[:, None] * wide, 2) ** 2)
     W, b = np.zeros((X.shape[1], m)), np.zeros(m)
-    V, c, t, best = W, b, 1.0, np.inf
+    V, c, t, best, least = W, b, 1.0, np.inf, np.inf
     for _ in range(n_iter):
         _, G, g = loss_and_gradient(X, y, V, c, weights)
         Z = V - step * G
@@ -101,12 +101,14 @@ def fista(X, y, m, alpha, weights=None, intercept=False, n_iter=20000):
             loss_and_gradient(X, y, new_W, new_b, weights)[0] + alpha * np.linalg.norm(new_W, axis=1).sum()
         )
         if value > best:
-            V, c, t, best = W, b, 1.0, np.inf
+            if best >= least:  # nor did the last restart bring it down: what is left is rounding
+                break
+            V, c, t, best, least = W, b, 1.0, np.inf, best
             continue
         best, new_t = value, (1 + np.sqrt(1 + 4 * t * t)) / 2
         V, c = new_W + (t - 1) / new_t * (new_W - W), new_b + (t - 1) / new_t * (new_b - b)
         W, b, t = new_W, new_b, new_t
-    return best if np.isfinite(best) else value
+    return min(best, least)
 
 
 def far_columns():

@@ -7,6 +7,7 @@ import dense
 import numpy as np
 import pytest
 import scipy.sparse
+from covered_pairs import covered_pairs
 from sampled_runs import ALPHA, corrected, made, padded
 from sparse_runs import largest_alpha, solve
 
@@ -25,7 +26,6 @@ from bigmc.store.sample import draw_rows
 from bigmc.store.weighting import Weighting
 
 LOSSES = ["squared_hinge", "multitask_squared_hinge", "huber_hinge", "log_loss"]
-PENALTIES = ["l1", "l1/l2", "l1/linf", "sparse_group"]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -75,16 +75,10 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
         assert np.isclose(found.curvature[j - 10], second / 5, rtol=1e-3)
 
 
-def pairs():
-    """Yield every pair with an intercept or with a ridge, in turn: each loss and each penalty has both."""
-    for i, loss in enumerate(LOSSES):
-        for j, penalty in enumerate(PENALTIES):
-            yield loss, penalty, 0.0 if (i + j) % 2 else 1e-3, (i + j) % 2 == 1
-
-
-@pytest.mark.parametrize(("loss", "penalty", "ridge", "intercept"), list(pairs()))
-def test_a_corrected_sample_gives_the_optimum_of_all_samples(loss, penalty, ridge, intercept):
-    X, y, dataset = made()
+@pytest.mark.parametrize(("loss", "penalty", "intercept"), list(covered_pairs(LOSSES)))
+def test_a_corrected_sample_gives_the_optimum_of_all_samples(loss, penalty, intercept):
+    X, y, dataset = made(n=3000)
+    ridge = 0.0 if intercept else 1e-3
     options = {"loss": loss, "penalty": penalty, "ridge": ridge}
     tol = 1e-9 if penalty == "l1/l2" else 1e-6  # other penalties have no Newton steps, or short ones
     whole = solve(dataset, memory_limit=10**9, alpha=ALPHA, tol=tol, fit_intercept=intercept, **options)
@@ -126,8 +120,18 @@ def uneven(loss, seed, share, n=900):
     return X.toarray().astype(float), y, Dataset.from_arrays(X, y, shard_rows=100)
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, "multilabel_ranking"])
-@pytest.mark.parametrize(("seed", "weighted", "ridge"), [(0, False, 0.0), (2, True, 1e-2)])
+@pytest.mark.parametrize(
+    ("loss", "seed", "weighted", "ridge"),
+    [
+        ("squared_hinge", 0, False, 0.0),
+        ("squared_hinge", 2, True, 1e-2),
+        ("multitask_squared_hinge", 2, True, 1e-2),
+        ("huber_hinge", 0, False, 0.0),
+        ("log_loss", 0, False, 0.0),
+        ("log_loss", 2, True, 1e-2),
+        ("multilabel_ranking", 2, True, 1e-2),
+    ],
+)
 def test_the_bounds_of_every_pass_are_on_both_sides_of_the_optimum(loss, seed, weighted, ridge):
     X, y, dataset = uneven(loss, seed, 0.4)
     weights = np.random.default_rng(seed).integers(0, 4, len(y)).astype(float) if weighted else None
@@ -241,7 +245,7 @@ class Kept:
 
 @cache
 def uninterrupted(loss, intercept):
-    return corrected(made()[2], 0.25, checkpoint=Kept(), tol=1e-7, loss=loss, intercept=intercept)
+    return corrected(made(n=3000)[2], 0.25, checkpoint=Kept(), tol=1e-5, loss=loss, intercept=intercept)
 
 
 @pytest.mark.slow
@@ -249,17 +253,14 @@ def uninterrupted(loss, intercept):
     ("last", "loss", "intercept"),
     [
         (1, "squared_hinge", False),
-        (2, "squared_hinge", False),
         (4, "squared_hinge", False),
-        (1, "squared_hinge", True),
         (3, "squared_hinge", True),
-        (1, "log_loss", False),
-        (3, "log_loss", True),
+        (1, "log_loss", True),
     ],
 )
 def test_stop_and_resume_equals_uninterrupted(last, loss, intercept):
-    _, _, dataset = made()
-    options = {"tol": 1e-7, "loss": loss, "intercept": intercept}
+    _, _, dataset = made(n=3000)
+    options = {"tol": 1e-5, "loss": loss, "intercept": intercept}
     there, certificate = uninterrupted(loss, intercept)
     stopped = Kept(last)
     with pytest.raises(KeyboardInterrupt):

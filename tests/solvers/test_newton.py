@@ -395,8 +395,8 @@ def test_any_number_of_workers_gives_the_same_bits_of_the_log_loss(penalty):
 )
 def test_other_pairs_with_and_without_newton_steps_meet_at_the_optimum(loss, penalty, monkeypatch):
     data = load_digits()
-    dataset = Dataset.from_arrays(data.data[:200].astype(np.int8), data.target[:200])
-    weights = np.random.default_rng(0).integers(0, 3, 200).astype(float)
+    dataset = Dataset.from_arrays(data.data[:100].astype(np.int8), data.target[:100])
+    weights = np.random.default_rng(0).integers(0, 3, 100).astype(float)
     options = {
         "loss": loss, "penalty": penalty, "alpha": 0.16, "memory_limit": 1 << 30, "max_passes": 1000,
         "fit_intercept": True, "sample_weight": weights,

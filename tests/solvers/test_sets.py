@@ -47,9 +47,10 @@ OPTIMA = {
 }
 CASES = [
     (case, loss, penalty, optimum)
-    for case, by_loss in OPTIMA.items()
-    for loss, optima in by_loss.items()
-    for penalty, optimum in zip(NAMES, optima, strict=True)
+    for number, (case, by_loss) in enumerate(OPTIMA.items())
+    for i, (loss, optima) in enumerate(by_loss.items())
+    for j, (penalty, optimum) in enumerate(zip(NAMES, optima, strict=True))
+    if (number + i + j) % 2 == 0  # each pair is in half of the cases
 ]
 
 

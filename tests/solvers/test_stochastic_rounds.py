@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from covered_pairs import covered_pairs
 from sparse_runs import solve
 from test_candidate_columns import noisy
 from test_chunk_rounds import Stopping, made, run
@@ -210,11 +211,10 @@ def test_at_the_optimum_they_stay(opened):
     assert again.objective == pytest.approx(best.objective, rel=1e-6)
 
 
-@pytest.mark.parametrize("loss", LOSSES[:-1])
-@pytest.mark.parametrize("penalty", sorted(PENALTIES))
-def test_they_come_to_the_optimum_where_sweeps_have_no_memory(loss, penalty):
+@pytest.mark.parametrize(("loss", "penalty", "fit_intercept"), list(covered_pairs(LOSSES[:-1])))
+def test_they_come_to_the_optimum_where_sweeps_have_no_memory(loss, penalty, fit_intercept):
     dataset = shuffled()
-    options = {"alpha": 5e-3, "loss": loss, "penalty": penalty, "ridge": 1e-3}
+    options = {"alpha": 5e-3, "loss": loss, "penalty": penalty, "ridge": 1e-3, "fit_intercept": fit_intercept}
     best = solve(dataset, tol=1e-6, memory_limit=1 << 30, **options)
     assert len(best.features) > NARROW.most_candidates
     state, certificate = run(dataset, NARROW, max_passes=6, **options)

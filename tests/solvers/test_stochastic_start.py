@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse
+from covered_pairs import covered_pairs
 from sparse_runs import solve
 from test_chunk_rounds import PLAN, Stopping, made, run
 
@@ -21,6 +22,8 @@ from bigmc.solvers.sparse.scratch.spill import Spill
 from bigmc.solvers.sparse.steps.descent import Descent
 from bigmc.store.dataset import Dataset
 from bigmc.store.weighting import Weighting
+
+LABEL_LOSSES = ["squared_hinge", "log_loss", "huber_hinge", "multitask_squared_hinge"]
 
 #: Leaves memory for stochastic steps, but not for all columns.
 ROOMY = replace(PLAN, free_bytes=100_000)
@@ -216,11 +219,10 @@ def shuffled(**how):
     return Dataset.from_arrays(X[order], dataset.labels()[order], shard_rows=700, weighting=weighting)
 
 
-@pytest.mark.parametrize("loss", ["squared_hinge", "log_loss", "huber_hinge", "multitask_squared_hinge"])
-@pytest.mark.parametrize("penalty", sorted(PENALTIES))
-def test_rounds_that_start_from_it_come_to_the_optimum(loss, penalty):
+@pytest.mark.parametrize(("loss", "penalty", "fit_intercept"), list(covered_pairs(LABEL_LOSSES)))
+def test_rounds_that_start_from_it_come_to_the_optimum(loss, penalty, fit_intercept):
     dataset = shuffled()
-    options = {"loss": loss, "penalty": penalty, "ridge": 1e-3, "fit_intercept": True}
+    options = {"loss": loss, "penalty": penalty, "ridge": 1e-3, "fit_intercept": fit_intercept}
     best = solve(dataset, alpha=2e-2, tol=1e-5, memory_limit=1 << 30, **options).certificate
     seen = []
     _, certificate = run(dataset, ROOMY, progress=seen.append, **options)

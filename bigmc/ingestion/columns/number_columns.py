@@ -153,6 +153,8 @@ def _with_other_signs(floats: Floats, texts: pa.Array) -> Floats:
 
     `number_format` takes both as negative numbers, also in columns that are otherwise plain.
     """
+    if not floats.unreadable.any():
+        return floats
     values = floats.values.copy()
     others = NumberFormat().read(texts.filter(pa.array(floats.unreadable)))
     values[floats.unreadable] = np.asarray(others.fill_null(np.nan))
