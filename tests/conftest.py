@@ -13,6 +13,7 @@ import bigmc.kernels
 from bigmc.engine import threads
 from bigmc.kernels import compile_server
 from bigmc.store import block
+from bigmc.training.boosting import choose, rounds
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -86,6 +87,23 @@ def kernels_are_compiled_once():
         import_module(module.name)
     compile_server.IDLE_SECONDS = 600.0
     compile_server.compile_elsewhere()
+
+
+@pytest.fixture(scope="module")
+def few_rounds_of_boosting():
+    """Let searches try one and two rounds, for files of tests in which boosting is not the point.
+
+    Whatever the time limit, a fit of few rows of numbers trains twenty averaged models of twelve rounds: most
+    of its processor time.
+    """
+    before = {module: module.ROUNDS for module in (choose, rounds)}
+    more_rounds, rounds.MORE_ROUNDS = rounds.MORE_ROUNDS, ()
+    for module in before:
+        module.ROUNDS = (1, 2)
+    yield
+    rounds.MORE_ROUNDS = more_rounds
+    for module, own in before.items():
+        module.ROUNDS = own
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,6 +1,7 @@
 """Imports run one way; a new upward or sideways import fails here, also inside a function."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import bigmc
@@ -62,7 +63,8 @@ def layer_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imported_modules(path: Path) -> set[str]:
+@cache
+def imported_modules(path: Path) -> frozenset[str]:
     """Return the modules of the package that a file imports, in functions and under TYPE_CHECKING too."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -73,7 +75,7 @@ def imported_modules(path: Path) -> set[str]:
                 found.add(inner if inner in MODULES else str(node.module))
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-    return found & set(MODULES)
+    return frozenset(found & set(MODULES))
 
 
 def imported_layers(path: Path) -> set[str]:

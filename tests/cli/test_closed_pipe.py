@@ -46,8 +46,16 @@ def test_standard_output_is_closed(folder, command):
     silent_141(process)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("command", [PREDICT, ("info", "m.model"), ("info", "absent.model")])
+@pytest.mark.parametrize(
+    ("command", "closed"),
+    [
+        *((PREDICT, closed) for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")),
+        (("info", "m.model"), ">&-"),
+        (("info", "m.model"), "<&- >&- 2>&-"),
+        (("info", "absent.model"), "2>&-"),
+        (("info", "absent.model"), "<&- >&- 2>&-"),
+    ],
+)
 def test_streams_that_are_closed_from_the_start_lead_nowhere(folder, command, closed):
     """Otherwise the first files that are opened take their numbers, and output ends in these."""
     program = " ".join([sys.executable, "-m", "bigmc", *command, closed])

@@ -115,15 +115,14 @@ def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monk
     assert client.status == "running"
 
 
-#: Loss, penalty, memory limit, and what the training sends to the workers: its passes over the samples, or
-#: drawing a sample alone.
+#: Loss, penalty, memory limit, and what is sent to the workers: the passes over the samples, or
+#: drawing a sample alone. Kernels of a loss take long to compile: `test_sparse_passes` has the other losses.
 SPARSE = [
     ("squared_hinge", "l1/l2", "3MB", {}, "passes"),  # out of core: a corrected sample
-    ("multitask_squared_hinge", "l1/l2", "3MB", {"ridge": 1e-3}, "passes"),
-    ("squared_hinge", "l1", "3MB", {"class_weight": "balanced", "fit_intercept": True}, "passes"),
     ("squared_hinge", "l1/l2", "100MB", {}, "nothing"),  # in memory
     ("log_loss", "sparse_group", "3MB", {"fit_intercept": True}, "passes"),
-    ("huber_hinge", "l1/linf", "3MB", {}, "passes"),
+    ("log_loss", "l1", "3MB", {"class_weight": "balanced", "ridge": 1e-3}, "passes"),
+    ("log_loss", "l1/linf", "3MB", {}, "passes"),
     ("log_loss", "l1/l2", "3MB", {"alpha": 1e-4}, "sample"),  # more features: chunks of samples, on threads
 ]
 

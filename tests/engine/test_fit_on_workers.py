@@ -15,21 +15,24 @@ from bigmc.store.dataset import Dataset
 from bigmc.training.fit import in_time
 from bigmc.training.search.winner import Winner
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_rounds_of_boosting")]
 
 
 def texts(draw):
     """Return short texts of words that labels prefer."""
-    labels = draw.integers(0, 3, 700)
+    labels = draw.integers(0, 3, 300)
     words = [" ".join(f"w{word}" for word in label * 20 + draw.integers(0, 40, 8)) for label in labels]
-    return pd.DataFrame({"text": words, "label": [f"kind {label}" for label in labels]}), {"text": "text"}
+    return pd.DataFrame({"text": words, "label": [f"kind {label}" for label in labels]}), {
+        "text": "text",
+        "ngrams": (1, 1),
+    }
 
 
 def table(draw):
     """Return numbers of which two decide together, and one by itself."""
-    X = draw.standard_normal((700, 6)).round(3)
-    label = (X[:, 0] * X[:, 1] > 0) + 2 * (X[:, 2] + 0.5 * draw.standard_normal(700) > 0)
-    return pd.DataFrame(X, columns=[*"abcdef"]).assign(label=[f"kind {k}" for k in label]), {}
+    X = draw.standard_normal((250, 4)).round(3)
+    label = (X[:, 0] * X[:, 1] > 0) + 2 * (X[:, 2] + 0.5 * draw.standard_normal(250) > 0)
+    return pd.DataFrame(X, columns=[*"abcd"]).assign(label=[f"kind {k}" for k in label]), {}
 
 
 @pytest.mark.parametrize("rows", [texts, table])

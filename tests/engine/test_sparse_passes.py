@@ -13,7 +13,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("loss", "weighted"), [("squared_hinge", False), ("squared_hinge", True), ("log_loss", True)]
+    ("loss", "weighted"),
+    [
+        ("squared_hinge", False),
+        ("squared_hinge", True),
+        ("log_loss", True),
+        ("multitask_squared_hinge", True),
+        ("huber_hinge", False),
+    ],
 )
 def test_a_pass_over_the_shards_gives_the_same_bits(engine_of, tmp_path, monkeypatch, loss, weighted):
     monkeypatch.setattr(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -28,17 +29,13 @@ def frame(n_classes):
     return pd.DataFrame({"t": TEXTS, "y": labels, "a": np.arange(len(TEXTS)) % 5, "b": 1.5})
 
 
-def trained_on_words(tmp_path, n_classes, weighting):
+def trained_on_words(folder, n_classes, weighting):
     """Train with a weighting of texts; that of binary tf-idf is one that `bigmc fit` tries."""
     named = {"binary tfidf": "tfidf"}.get(weighting, weighting)
-    model = trained(tmp_path, n_classes, text="t", hash_bits=8, weighting=named)
+    trained(folder, n_classes, text="t", hash_bits=8, weighting=named)
     if named != weighting:
-        data = api.open_dataset(tmp_path / "d.bigmc").with_weighting(
-            Weighting(binary=True, l2=True, idf=True)
-        )
-        model = bigmc.SparseClassifier(alpha=1e-4).fit(data["train"])
-        model.save(tmp_path / "m.model")
-    return model
+        data = api.open_dataset(folder / "d.bigmc").with_weighting(Weighting(binary=True, l2=True, idf=True))
+        bigmc.SparseClassifier(alpha=1e-4).fit(data["train"]).save(folder / "m.model")
 
 
 def trained(tmp_path, n_classes=3, alpha=1e-4, **options):
@@ -48,11 +45,24 @@ def trained(tmp_path, n_classes=3, alpha=1e-4, **options):
     return api.load_model(tmp_path / "m.model")
 
 
+@pytest.fixture(scope="module")
+def model_of_words(tmp_path_factory):
+    """Return what gives the file of a model of words for a number of classes and a weighting."""
+
+    @cache
+    def path(n_classes, weighting):
+        folder = tmp_path_factory.mktemp("words")
+        trained_on_words(folder, n_classes, weighting)
+        return folder / "m.model"
+
+    return path
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("weighting", ["counts", "l2", "tfidf", "binary", "binary tfidf"])
-def test_a_pipeline_of_scikit_learn_decides_the_same(tmp_path, n_classes, weighting):
-    model = trained_on_words(tmp_path, n_classes, weighting)
-    pipeline = bigmc.to_sklearn(tmp_path / "m.model")
+def test_a_pipeline_of_scikit_learn_decides_the_same(model_of_words, n_classes, weighting):
+    path = model_of_words(n_classes, weighting)
+    model, pipeline = api.load_model(path), bigmc.to_sklearn(path)
     assert all(type(step).__module__.startswith("sklearn.") for _, step in pipeline.steps)
     assert pipeline.predict(TEXTS).tolist() == model.predict(TEXTS).tolist()
     scores = model.decision_function(TEXTS)
@@ -73,8 +83,8 @@ def test_a_pipeline_of_scikit_learn_decides_the_same(tmp_path, n_classes, weight
     ],
     ids=["softmax", "noise", "sigmoid", "power", "power-noise"],
 )
-def test_a_pipeline_has_the_calibrated_probabilities(tmp_path, n_classes, calibration):
-    model = trained(tmp_path, n_classes, text="t", hash_bits=10, weighting="tfidf").model_
+def test_a_pipeline_has_the_calibrated_probabilities(model_of_words, tmp_path, n_classes, calibration):
+    model = api.load_model(model_of_words(n_classes, "tfidf")).model_
     replace(model, calibration=calibration).save(tmp_path / "c.model")
     expected = api.load_model(tmp_path / "c.model")
     written = pickle.dumps(bigmc.to_sklearn(tmp_path / "c.model"))
@@ -122,11 +132,11 @@ def test_a_model_of_numbers_takes_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("weighting", ["counts", "tfidf", "l2", "binary", "binary tfidf"])
-def test_an_onnx_graph_gives_the_same_scores_and_labels(tmp_path, weighting):
+def test_an_onnx_graph_gives_the_same_scores_and_labels(model_of_words, tmp_path, weighting):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
-    model = trained_on_words(tmp_path, 3, weighting)
-    said = api.export(tmp_path / "m.model", tmp_path / "m.onnx")
+    path = model_of_words(3, weighting)
+    model, said = api.load_model(path), api.export(path, tmp_path / "m.onnx")
     assert said["bytes"] == (tmp_path / "m.onnx").stat().st_size
     hashing = HashingVectorizer(n_features=256, norm=None, ngram_range=(1, 2), binary="binary" in weighting)
     X = hashing.transform(TEXTS)

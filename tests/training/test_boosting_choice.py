@@ -86,7 +86,7 @@ def mislabelled(truth, share):
 
 
 def test_random_labels_are_part_of_the_loss(tmp_path):
-    X, truth = shells(9000, 3)
+    X, truth = shells(4500, 3)
     found = choose_boosting(*searched(X, mislabelled(truth, 0.3)), tmp_path)
     assert found.options.loss == "log_loss"
     assert found.options.label_noise == pytest.approx(0.3, abs=0.06)
@@ -273,7 +273,7 @@ def test_rounds_have_the_columns_of_the_best_cuts_where_few_of_many_columns_matt
 ):
     monkeypatch.setattr(choose, "MOST_COLUMNS", 6)
     monkeypatch.setattr(choose, "BEST_CUTS", 30)
-    X = np.random.default_rng(5).normal(size=(200, 300))
+    X = np.random.default_rng(5).normal(size=(150, 120))
     search, data = searched(X, (X[:, 7] + X[:, 80] > 0).astype(int))
     options = choose_boosting(search, data, tmp_path).options
     assert options.best_cuts == 30
@@ -343,7 +343,7 @@ def test_columns_of_mostly_zeros_are_asked_together_unless_there_are_many(tmp_pa
     values = np.random.default_rng(4).integers(0, 12, (2000, 2))
     X = sparse.csr_array(np.hstack([values[:, :1] == np.arange(12), values[:, 1:] == np.arange(12)]) * 1.0)
     monkeypatch.setattr(choose, "MOST_ZEROS", 24 if affordable else 23)
-    found = choose_boosting(*searched(X, values.sum(axis=1) % 2), tmp_path)
+    found = choose_boosting(*searched(X, values.sum(axis=1) % 2, few_rows=0), tmp_path)
     assert (found.options.max_depth > 1) == affordable
     assert (found.trial.quality > 0.95) == affordable  # no single column tells the parity
 
@@ -478,10 +478,10 @@ def test_few_rounds_of_one_model_are_enough_where_a_linear_model_is_ahead(tmp_pa
 def test_boosting_that_errs_more_is_tried_where_its_sum_gains(tmp_path, few_rounds, monkeypatch):
     monkeypatch.setattr(choose, "PROBED_WORK", 1_000)
     rng = np.random.default_rng(9)
-    X, labels = far_centres(900)
+    X, labels = far_centres(500, 12)
     hidden = rng.integers(0, 2, size=(len(X), 2))  # half of the rows have the label of another centre
     X = np.column_stack([X, hidden])
-    search, data = searched(X, (labels + 15 * (hidden[:, 0] ^ hidden[:, 1])) % 30)
+    search, data = searched(X, (labels + 6 * (hidden[:, 0] ^ hidden[:, 1])) % 12)
     first = search.trial_of(search.first)
     found = choose_boosting(search, data, tmp_path)
     small = read_work_file(tmp_path / "boosting-4-100000-2-share-0.5.json")

@@ -21,6 +21,8 @@ from bigmc.errors import DataError, ModelError
 from bigmc.ingestion.columns.column_kinds import with_column_kinds
 from bigmc.ingestion.columns.value_formats import MISSING_TEXTS
 
+pytestmark = pytest.mark.usefixtures("few_rounds_of_boosting")
+
 
 def table(n_rows: int, seed: int) -> pd.DataFrame:
     """Return rows whose label depends on a number, on a category, and on a number that is missing."""
@@ -41,7 +43,7 @@ def table(n_rows: int, seed: int) -> pd.DataFrame:
 def fitted(tmp_path_factory):
     """Return the folder of a model of such a table, and what the fit said."""
     folder = tmp_path_factory.mktemp("columns")
-    table(500, 0).to_csv(folder / "t.csv", index=False)
+    table(300, 0).to_csv(folder / "t.csv", index=False)
     return folder, bigmc.fit(str(folder / "t.csv"), folder / "m", label="label")
 
 
@@ -56,7 +58,7 @@ def test_columns_become_what_they_are(fitted):
 
 def test_the_model_is_as_good_as_a_pipeline_that_was_told(fitted):
     folder, _ = fitted
-    train, new = table(500, 0), table(2_000, 1)
+    train, new = table(300, 0), table(2_000, 1)
     numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
     columns = make_column_transformer(
         (numbers, ["size", "delay", "constant"]), (OneHotEncoder(handle_unknown="ignore"), ["colour"])

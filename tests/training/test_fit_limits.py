@@ -106,8 +106,8 @@ def test_a_fit_without_time_makes_one_trial_and_a_model(tmp_path):
 def test_a_finished_fit_says_that_more_time_would_search_for_longer(tmp_path):
     """It stays finished, and the advice of the note leads to more trials."""
     g = np.random.default_rng(0)
-    X = g.standard_normal((300, 5))
-    y = (X.sum(axis=1) + g.standard_normal(300) > 0).astype(int)
+    X = g.standard_normal((160, 3))
+    y = (X.sum(axis=1) + g.standard_normal(160) > 0).astype(int)
     data = bigmc.ingest(X, tmp_path / "d", label=y, split="train=0.8,test=0.2")
     for made_with in (0.25, None):
         target = tmp_path / f"{made_with}.model"

@@ -11,6 +11,8 @@ from bigmc.errors import BigmcError, DataError, ModelError
 from bigmc.model import LinearModel
 from bigmc.store.files.atomic import remove_tree
 
+pytestmark = pytest.mark.usefixtures("few_rounds_of_boosting")
+
 OPTIONS = {"text": "text", "label": "label", "hash_bits": 6, "memory_limit": "200MB"}
 QUICKLY = {**OPTIONS, "time_limit": 0.0}
 

@@ -17,6 +17,8 @@ from bigmc.training.pilot_rows import PilotRows
 from bigmc.training.search.limits import Limits
 from bigmc.training.search.search import Search
 
+pytestmark = pytest.mark.usefixtures("few_rounds_of_boosting")
+
 ENGINE = ThreadEngine(1)
 N_GROUPS, PER_GROUP = 300, 8
 WORDS = np.array(["river", "sea", "boat", "scales", "net", "sky", "wing", "nest", "feather", "egg", "leaf"])

@@ -13,6 +13,7 @@ from bigmc.model import SumModel
 from bigmc.model.calibration import Calibration
 from bigmc.options.learners import BoostOptions
 from bigmc.store.dataset import Dataset
+from bigmc.training.boosting import rounds as boosting_rounds
 from bigmc.training.fit import find_winner, more_rounds, unseen_rows
 from bigmc.training.fit.models import FitModels
 from bigmc.training.fit.more_rounds import with_more_rounds
@@ -127,6 +128,7 @@ def few_searched(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "FEW_ROWS_OF_TABLES", 100)
     monkeypatch.setattr(search_rows, "SAMPLE_ROWS", 600)
     monkeypatch.setattr(search_rows, "FEWEST_ROWS", 600)
+    monkeypatch.setattr(boosting_rounds, "MORE_ROUNDS", ())  # the search's choice is replaced
     choose = find_winner.choose_boosting
 
     def six_rounds(*arguments):
@@ -153,10 +155,9 @@ def test_a_fit_has_the_rounds_that_suit_all_rows_and_its_model_that_many(few_sea
     assert result["test"]["log_loss"] < before["test"]["log_loss"]
 
 
-@pytest.mark.parametrize("n_trained", [1, 2, 3])
-def test_killed_after_any_training_it_makes_the_same_model(few_searched, tmp_path, monkeypatch, n_trained):
+def test_killed_after_trainings_it_makes_the_same_model(few_searched, tmp_path, monkeypatch):
     whole = bigmc.fit(few_searched, tmp_path / "whole", memory_limit="1GB")
-    left, tested = [n_trained], FitModels.tested
+    left, tested = [0], FitModels.tested
 
     def stopped(models, winner):
         if left[0] == 0:
@@ -164,10 +165,12 @@ def test_killed_after_any_training_it_makes_the_same_model(few_searched, tmp_pat
         left[0] -= 1
         return tested(models, winner)
 
-    with monkeypatch.context() as context:
-        context.setattr(FitModels, "tested", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            bigmc.fit(few_searched, tmp_path / "m", memory_limit="1GB")
+    for n_trained in (1, 2, 3):  # of one fit, which goes on with the trainings that are done
+        left[0] = n_trained
+        with monkeypatch.context() as context:
+            context.setattr(FitModels, "tested", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                bigmc.fit(few_searched, tmp_path / "m", memory_limit="1GB")
     again = bigmc.fit(few_searched, tmp_path / "m", memory_limit="1GB")
     assert again["test"] == whole["test"]
     assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()

@@ -11,6 +11,8 @@ from bigmc.store.dataset import Dataset
 from bigmc.store.row_norms import row_digests
 from bigmc.training.fit.repeated_rows import FEWEST, TELLING_SHARE, repeated_rows
 
+pytestmark = pytest.mark.usefixtures("few_rounds_of_boosting")
+
 RNG = np.random.default_rng(11)
 SIGNS = RNG.choice([-1.0, 1.0], (900, 4))
 COUNTS = sparse.csr_array(RNG.poisson(0.3, (700, 9)).astype(np.int8))
