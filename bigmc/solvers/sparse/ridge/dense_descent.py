@@ -63,7 +63,7 @@ def is_dense(task: Task) -> bool:
 
 
 def applies(run: SparseRun) -> bool:
-    """Return whether a run with a ridge alone may start by this: it asks for it, or its many columns are dense."""
+    """Return whether a run with a ridge alone may start by this: many dense columns, or it asks for it."""
     many = int(np.count_nonzero(run.task.dataset.column_nnz())) >= MANY_FEATURES
     return (run.factorises or many) and is_dense(run.task)
 
