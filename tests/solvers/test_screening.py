@@ -109,6 +109,24 @@ def pairs():
             yield loss, penalty, *KINDS[(i + j) % 4]
 
 
+def test_features_leave_where_the_ball_of_their_gradient_is_just_within_the_penalty():
+    """Its radius is that of Fercoq et al. with the curvature along the feature: sqrt(2 h gap)."""
+    generator = np.random.default_rng(11)
+    gap, alpha, conversion, scale = 0.02, 0.7, 1.3, 0.9
+    curvatures, inside = generator.uniform(0.1, 3.0, 300), generator.random(300) < 0.5
+    farthest = alpha * np.where(inside, 1 - 1e-3, 1 + 1e-3)
+    screening = Screening(np.ones(300, np.int64), np.empty(0, np.int64))
+    screening.norms[:] = (farthest - conversion * np.sqrt(2 * curvatures * gap)) / scale
+    screening.curvatures[:] = np.where(np.arange(300) % 11, curvatures, -1)  # of every eleventh not known
+    weighted = np.arange(3, 300, 7)
+    screening.update(weighted, alpha, conversion, scale, 1.0 + gap, 1.0, DOUBLE)
+    stays = ~inside | (np.arange(300) % 11 == 0)
+    stays[weighted] = True
+    np.testing.assert_array_equal(screening.zero, ~stays)
+    screening.update(weighted, alpha, conversion, scale, 9.0, 1.0, DOUBLE)  # what is proved once stays so
+    np.testing.assert_array_equal(screening.zero, ~stays)
+
+
 @pytest.mark.parametrize(("loss", "penalty", "ridge", "intercept", "weighted"), list(pairs()))
 def test_only_features_that_are_zero_at_the_optimum_are_left_out(
     loss, penalty, ridge, intercept, weighted, monkeypatch
