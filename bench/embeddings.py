@@ -1,6 +1,6 @@
 """`bigmc fit` on embeddings of texts, beside scikit-learn's linear models.
 
-    python bench/embeddings.py packages words docstrings --data /tmp/raw --to /tmp/embeddings
+    python bench/embeddings.py docstrings packages words --to embeddings
 
 Texts become dense unit vectors, the first components of tf-idf (latent semantic analysis): package
 descriptions and their sections, words of 18 languages by their letters, docstrings and the package that they
