@@ -278,11 +278,9 @@ class DaskEngine:
         that has not taken its first step the client keeps it as the one that others join: every later result
         is then cancelled at once, for ever.
         """
-        client = self._client
         try:
-            return asyncio.run_coroutine_threadsafe(
-                client.gather(future, asynchronous=True), client.loop.asyncio_loop
-            )
+            loop = self._client.loop.asyncio_loop  # first: it raises an error where it has ended
+            return asyncio.run_coroutine_threadsafe(self._client.gather(future, asynchronous=True), loop)
         except (OSError, CancelledError, RuntimeError):
             raise self._gone() from None
 

@@ -29,7 +29,7 @@ def decoded(schema: pa.Schema) -> pa.Schema:
 def csv_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column in a type that CSV has: lists and objects as JSON; labels as in names of columns.
 
-    `DataError` if bytes in it are no text.
+    `DataError` if it has bytes that are not UTF-8.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -54,9 +54,10 @@ def _texts(values: pa.Array | pa.ChunkedArray, as_text: Callable[[object], str])
 
 
 def with_texts(name: str, column: pa.ChunkedArray, file: str) -> pa.ChunkedArray:
-    """Return a column with texts in place of bytes, which neither CSV nor JSON has, at any depth.
+    """Return a column with texts in place of bytes, which neither CSV nor JSON has, in lists and objects too.
 
-    So are nanoseconds of a day, which Python does not have. `DataError` if bytes are no text.
+    Times of day in nanoseconds become texts as well, since those of Python have microseconds. `DataError` if
+    bytes are not UTF-8.
     """
     kind = _with_texts(column.type)
     if kind == column.type:

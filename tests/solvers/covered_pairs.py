@@ -2,7 +2,7 @@
 
 Kernels are compiled for a loss; the penalty is a number that they are given. So a loss that is right with
 two penalties, and a penalty that is right with two losses, leave little that another pair could get wrong
-alone: `test_pairs` and `test_screening` have all pairs.
+alone: `test_screening` has all pairs, and so have `test_pairs`, of labels, and `test_sets`, of label sets.
 """
 
 from itertools import product
