@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections import defaultdict
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -14,6 +15,42 @@ from bigmc.engine import threads
 from bigmc.kernels import compile_server
 from bigmc.store import block
 from bigmc.training.boosting import choose, rounds
+
+
+def pytest_addoption(parser):
+    """Let the whole suite be run."""
+    parser.addoption("--exhaustive", action="store_true", help="run all tests, as .ci/whole does")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what is marked as exhaustive, but for as many cases as the mark keeps."""
+    if config.getoption("exhaustive"):
+        return
+    cases = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("exhaustive")
+        if mark is not None:
+            cases[item.path, item.originalname, mark.kwargs.get("keep", 0)].append(item)
+    left_out = set()
+    for (_, _, keep), of_one_test in cases.items():
+        left_out |= set(of_one_test) - set(most_different(of_one_test, keep))
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
+def most_different(cases, n_kept):
+    """Return some cases of a test: each has as many values of parameters as possible that none before has."""
+    left, seen, kept = list(cases), set(), []
+    while left and len(kept) < n_kept:
+        kept.append(max(left, key=lambda case: len(values_of(case) - seen)))
+        left.remove(kept[-1])
+        seen |= values_of(kept[-1])
+    return kept
+
+
+def values_of(case):
+    """Return the places of a case's values among those of their parameters."""
+    return set(case.callspec.indices.items()) if hasattr(case, "callspec") else set()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -192,6 +192,16 @@ def test_target_is_not_a_dataset(here, monkeypatch, capsys):
     assert [path.read_text() for path in mine] == ["mine"] * 3
 
 
+def test_target_links_to_nothing(here, monkeypatch, capsys):
+    write_good(here)
+    (here / "d.bigmc").symlink_to("elsewhere")
+    status, _, err = run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc")
+    assert status == 1
+    assert "d.bigmc links to a folder that does not exist; make that," in err
+    (here / "elsewhere").mkdir()
+    assert run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc")[0] == 0
+
+
 @pytest.mark.parametrize("target", [".", "./", "/"])
 def test_target_without_a_name(target, here, monkeypatch, capsys):
     write_good(here)

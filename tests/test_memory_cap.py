@@ -76,6 +76,7 @@ def test_peak_above_the_bare_imports_is_within_the_limit(command, arguments, opt
     assert peak <= int(options["memory_limit"].removesuffix("MB")) * 1_000_000
 
 
+@pytest.mark.exhaustive
 def test_few_rows_of_many_standardized_columns_are_predicted_within_the_limit(tmp_path):
     """Few rows of 1,000 columns at a time left so much memory unused that 119 of 64 MB were taken."""
     rng = np.random.default_rng(0)
@@ -104,6 +105,7 @@ print(budget.peak_memory() - bare)
 """
 
 
+@pytest.mark.exhaustive
 def test_the_means_of_thousands_of_columns_are_taken_within_the_limit(tmp_path):
     """What each batch left in the heap was of no use to the next: `fit` of 400 MB took 2 GB first."""
     numbers = np.random.default_rng(0).integers(0, 1000, (40, 4000)).astype(str)

@@ -65,6 +65,7 @@ def killed_at(work, count, when):
     return os.waitpid(pid, 0)[1]
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(("count", "when"), [(2, "before"), (3, "after"), (6, "after"), (9, "before")])
 def test_killed_anywhere_the_same_command_ends_with_the_same_bytes(here, count, when):
     model = bigmc.load_model(here / "m.model")

@@ -144,6 +144,7 @@ def test_an_ingest_that_is_done_does_nothing(source, bucket, tmp_path):
     assert names(bucket) == before
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("seed", "reason"), [(0, None), (1, "made with other parameters .*seed: it has 1")])
 def test_of_two_writers_one_wins_and_the_other_says_so(seed, reason, source, bucket, tmp_path, monkeypatch):
     """The second machine is through with everything when the first wants to commit."""

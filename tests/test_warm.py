@@ -57,6 +57,7 @@ print(json.dumps(sorted(compiled() - known)))
 """
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_compiled_by_fits_and_trainings_after_it(tmp_path: Path) -> None:
     root = str(Path(bigmc.__file__).parents[1])
     done = subprocess.run(

@@ -92,6 +92,11 @@ def _default(where: str, option: click.Parameter, value: Any) -> Any:
     if any(isinstance(one, list | dict) for one in values):
         raise DataError(f"{where} has a list or table in it", "give a list of single values")
     texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    for text in texts:
+        try:
+            option.type.convert(text, option, None)
+        except click.BadParameter as error:  # the parser's error would not name the file
+            raise DataError(f"{where}: {error.message.rstrip('.')}", "change its value") from None
     return texts if option.multiple else texts[0]
 
 

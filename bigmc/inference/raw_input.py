@@ -197,12 +197,14 @@ def _check_sources(
     spec = feature_spec_of(model)
     format, path = sources[0].format, sources[0].path
     if format in MATRICES:
-        missing = spec.columns or options.keep
-        if missing:
+        unnamed = f"{path}: {format} data has no named columns"
+        if spec.columns:
             raise DataError(
-                f"{path}: {format} data has no named columns, but the model needs {listed(missing)}",
+                f"{unnamed}, but the model needs {listed(spec.columns)}",
                 "give data in the format of the training data",
             )
+        if options.keep:
+            raise DataError(f"{unnamed} to keep", f"leave out --keep {options.keep[0]}")
         return pa.schema([])
     if not spec.columns:
         raise DataError(

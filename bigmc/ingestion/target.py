@@ -34,6 +34,10 @@ def is_published(to: Path, recipe: Recipe) -> bool:
 def refuse_foreign_folder(to: Path) -> None:
     """Raise `DataError` if a target is anything but an unfinished dataset: parts of it will be removed."""
     if not to.exists():  # asked once: another process that begins may make it meanwhile
+        if to.is_symlink():
+            raise DataError(
+                f"{to} links to a folder that does not exist", "make that one, or give another --to"
+            )
         return
     if to.is_dir():
         present = {entry.name for entry in to.iterdir() if not entry.name.endswith(PARTIAL)}

@@ -32,6 +32,7 @@ def lines(tmp_path_factory):
     return [json.loads(line) for line in (folder / "lines").read_text().splitlines()]
 
 
+@pytest.mark.exhaustive
 def test_methods_of_one_objective_meet(lines):
     runs = {(run["method"], run["seed"]): run for run in lines if "trace" in run}
     assert set(runs) == {("bigmc", 0), ("bigmc", 1), ("sparsa", 0), ("sgd-3", 0), ("sgd-3", 1)}

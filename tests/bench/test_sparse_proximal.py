@@ -46,6 +46,7 @@ def test_full_gradient_solvers_reach_the_reference(digits, solver, n_iter, error
     assert passes >= 2 * n_iter - 1
 
 
+@pytest.mark.exhaustive
 def test_fobos_comes_near_the_reference(digits):
     first_step = best_first_step(*digits, 10, ALPHA, seed=0)
     W, passes = next(islice(fobos(*digits, 10, ALPHA, first_step, seed=0), 99, None))

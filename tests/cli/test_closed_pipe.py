@@ -46,6 +46,7 @@ def test_standard_output_is_closed(folder, command):
     silent_141(process)
 
 
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize(
     ("command", "closed"),
     [

@@ -55,6 +55,7 @@ def test_commands_import_what_they_use(folder):
     assert not found & {*LIBRARIES, *SOLVERS, *ESTIMATORS, *WRITING, *NOT_IN_PREDICTING}
 
 
+@pytest.mark.exhaustive
 def test_fit_of_a_table_imports_no_sparse_matrices(folder):
     rows = (f"{i % 7},{i * i % 11},{'ab'[i % 2]}\n" for i in range(60))
     (folder / "table.csv").write_text("x,z,label\n" + "".join(rows))

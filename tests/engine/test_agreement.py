@@ -117,33 +117,39 @@ def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monk
 
 #: Loss, penalty, memory limit, and what is sent to the workers: the passes over the samples, or
 #: drawing a sample alone. Kernels of a loss take long to compile: `test_sparse_passes` has the other losses.
-SPARSE = [
-    ("squared_hinge", "l1/l2", "3MB", {}, "passes"),  # out of core: a corrected sample
-    ("squared_hinge", "l1/l2", "100MB", {}, "nothing"),  # in memory
-    ("log_loss", "sparse_group", "3MB", {"fit_intercept": True}, "passes"),
-    ("log_loss", "l1", "3MB", {"class_weight": "balanced", "ridge": 1e-3}, "passes"),
-    ("log_loss", "l1/linf", "3MB", {}, "passes"),
-    ("log_loss", "l1/l2", "3MB", {"alpha": 1e-4}, "sample"),  # more features: chunks of samples, on threads
-]
-
-
-def test_sparse_training_gives_the_same_models(counts, engine_of, tiny_limits, tmp_path):
-    engines = {f"{n} threads": lambda n=n: ThreadEngine(n) for n in (1, 2)}
-    engines |= {"three workers": lambda: engine_of(3)}
+@pytest.mark.exhaustive(keep=4)
+@pytest.mark.parametrize(
+    ("loss", "penalty", "limit", "more", "sent"),
+    [
+        ("squared_hinge", "l1/l2", "3MB", {}, "passes"),  # out of core: a corrected sample
+        ("squared_hinge", "l1/l2", "100MB", {}, "nothing"),  # in memory
+        ("log_loss", "l1", "3MB", {"class_weight": "balanced", "ridge": 1e-3}, "passes"),
+        (
+            "log_loss",
+            "l1/l2",
+            "3MB",
+            {"alpha": 1e-4},
+            "sample",
+        ),  # more features: chunks of samples
+        ("log_loss", "sparse_group", "3MB", {"fit_intercept": True}, "passes"),
+        ("log_loss", "l1/linf", "3MB", {}, "passes"),
+    ],
+)
+def test_sparse_training_gives_the_same_models(
+    counts, engine_of, tiny_limits, tmp_path, loss, penalty, limit, more, sent
+):
+    passes = 4 if sent == "passes" else 2
+    options = {"alpha": 0.02, "max_passes": passes, "memory_limit": limit} | more
     models = {}
-    for name, make in engines.items():
-        engine = make()
-        for case, (loss, penalty, limit, more, sent) in enumerate(SPARSE):
-            before, to = engine.usage(), tmp_path / f"{case}-{name}.model"
-            passes = 4 if sent == "passes" else 2
-            options = {"alpha": 0.02, "max_passes": passes, "memory_limit": limit} | more
-            bigmc.train("sparse", counts, to, loss=loss, penalty=penalty, engine=engine, **options)
-            models[case, name] = to.read_bytes()
-            if name == "three workers":
-                tasks = engine.usage()["tasks"] - before["tasks"]
-                drawing = 0 if sent == "nothing" else 1 + bigmc.open_dataset(counts)["train"].n_shards
-                assert tasks == drawing if sent != "passes" else tasks > 2 * drawing
-    assert not [key for key in models if models[key] != models[key[0], "1 threads"]]
+    for name, engine in (("one", ThreadEngine(1)), ("two", ThreadEngine(2)), ("three workers", engine_of(3))):
+        before, to = engine.usage(), tmp_path / f"{name}.model"
+        bigmc.train("sparse", counts, to, loss=loss, penalty=penalty, engine=engine, **options)
+        models[name] = to.read_bytes()
+    tasks = engine.usage()["tasks"] - before["tasks"]
+    drawing = 0 if sent == "nothing" else 1 + bigmc.open_dataset(counts)["train"].n_shards
+    assert tasks == drawing if sent != "passes" else tasks > 2 * drawing
+    assert models["two"] == models["one"]
+    assert models["three workers"] == models["one"]
 
 
 def test_the_sparse_commands_and_the_estimator(counts, client, tiny_limits, tmp_path, monkeypatch, capsys):

@@ -35,6 +35,7 @@ def table(draw):
     return pd.DataFrame(X, columns=[*"abcd"]).assign(label=[f"kind {k}" for k in label]), {}
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("rows", [texts, table])
 def test_fit_gives_the_same_model_on_workers(rows, client, tmp_path):
     frame, options = rows(np.random.default_rng(23))

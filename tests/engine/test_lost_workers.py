@@ -68,6 +68,7 @@ class Killer:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("victims", [1, 2])  # one of two; all of them, and new ones start
 def test_killed_workers_change_no_byte_of_a_dataset(folder, client, victims, monkeypatch):
     small_parts(monkeypatch)
@@ -80,6 +81,7 @@ def test_killed_workers_change_no_byte_of_a_dataset(folder, client, victims, mon
         assert here.is_dir() or here.read_bytes() == (folder / "threads.bigmc" / name).read_bytes(), name
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("learner", "victims", "at"), [("boost", 1, 2), ("boost", 2, 1), ("mrc", 2, 3)])
 def test_killed_workers_change_no_bit_of_a_model(folder, client, learner, victims, at):
     options = OPTIONS if learner == "boost" else {"tol": 0.02, "memory_limit": "300MB"}

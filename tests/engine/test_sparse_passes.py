@@ -12,6 +12,7 @@ from bigmc.solvers.sparse.sampled.passes import Job, full_pass
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("loss", "weighted"),
     [

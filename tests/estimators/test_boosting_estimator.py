@@ -294,6 +294,7 @@ def test_the_model_does_not_depend_on_memory_or_workers(stored, tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(
     ("data", "options", "saves"),
     [

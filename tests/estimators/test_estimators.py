@@ -160,6 +160,7 @@ def test_every_kind_of_array_gives_the_same_model(form, fitted, digits):
     np.testing.assert_array_equal(model.predict(given), fitted.predict(X))
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize("chunks", [(100, 64), (1797, 20), ((0, 1000, 797), 64)], ids=str)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_dask_arrays_are_taken_chunk_by_chunk(chunks, sparse, fitted, digits, monkeypatch):

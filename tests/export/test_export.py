@@ -58,6 +58,7 @@ def model_of_words(tmp_path_factory):
     return path
 
 
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("weighting", ["counts", "l2", "tfidf", "binary", "binary tfidf"])
 def test_a_pipeline_of_scikit_learn_decides_the_same(model_of_words, n_classes, weighting):
@@ -71,6 +72,7 @@ def test_a_pipeline_of_scikit_learn_decides_the_same(model_of_words, n_classes, 
     assert pipeline.classes_.tolist() == model.classes_.tolist()
 
 
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize(
     "calibration",
@@ -131,6 +133,7 @@ def test_a_model_of_numbers_takes_numbers(tmp_path):
     assert bigmc.to_sklearn(model).predict(scipy.sparse.csr_array(X)).tolist() == model.predict(X).tolist()
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize("weighting", ["counts", "tfidf", "l2", "binary", "binary tfidf"])
 def test_an_onnx_graph_gives_the_same_scores_and_labels(model_of_words, tmp_path, weighting):
     pytest.importorskip("onnx")

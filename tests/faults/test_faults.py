@@ -29,6 +29,7 @@ def inputs(tmp_path_factory):
     job_module.SMALLEST_PART, job_module.ROWS_PER_PART = before
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(
     ("name", "one_in"),
     [("ingest", 120), ("append", 60), ("train sparse", 12), ("fit", 30), ("predict", 3), ("publish", 1)],
@@ -39,6 +40,7 @@ def test_a_command_completes_what_a_crash_left(name, one_in, inputs, tmp_path):
     assert outcome.different > 3
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("name", "each"), [("append", 1), ("train boost", 1), ("evaluate", 2)])
 def test_a_failing_call_is_told_and_the_command_again_completes(name, each, inputs, tmp_path):
     outcome = trials.failures(NAMED[name], inputs, tmp_path, seed=1, each=each)

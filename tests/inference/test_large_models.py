@@ -99,6 +99,7 @@ def traced_peak(run):
         tracemalloc.stop()
 
 
+@pytest.mark.exhaustive(keep=3)
 def test_what_is_planned_is_what_opening_takes(saved):
     path, _, n_bytes = saved
     assert outline_of_file(path).nbytes == n_bytes > 24_000_000
@@ -106,6 +107,7 @@ def test_what_is_planned_is_what_opening_takes(saved):
     assert peak < 1.02 * n_bytes + 3_000_000
 
 
+@pytest.mark.exhaustive(keep=3)
 def test_a_refusal_reads_no_array_and_names_the_least_limit(saved, tmp_path, monkeypatch, request):
     """Of a prediction, and of one of the other commands, which ask the same way."""
     path, dataset, n_bytes = saved

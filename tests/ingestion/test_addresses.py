@@ -191,6 +191,7 @@ def ingest(source, to, **options):
     return api.ingest(source, to, engine=engine, memory_limit="128MB", **{**CONTENTS, **options})
 
 
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.parquet"])
 def test_the_same_shards_as_from_a_local_file(place, table, tmp_path, name, monkeypatch):
     put, root = place
@@ -260,6 +261,7 @@ def test_what_is_not_there_or_cannot_be_read_in_ranges(place, tmp_path, monkeypa
             ingest(f"{address}/rows.csv", tmp_path / "d.bigmc")
 
 
+@pytest.mark.exhaustive(keep=2)
 def test_an_interrupted_ingest_goes_on(place, table, tmp_path, monkeypatch):
     put, root = place
     put("rows.parquet", written(table, "rows.parquet", tmp_path))

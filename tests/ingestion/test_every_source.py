@@ -109,6 +109,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.exhaustive(keep=9)
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames_and_streams(name, tmp_path, expected):
     assert shards_of(FRAMES[name](), tmp_path / "d.bigmc") == expected

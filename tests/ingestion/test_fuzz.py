@@ -15,6 +15,7 @@ from bigmc.ingestion.readers import footers
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize("one", fuzz_readers.FORMATS, ids=lambda one: one.__name__)
 def test_readers_agree_with_independent_ones(one, tmp_path):
     seed = random.randrange(10**9)

@@ -99,6 +99,7 @@ def test_text_lower_cased_in_pieces_equals_scikit_learn(size: int, monkeypatch: 
     check(TextHasher("word", (1, 2), 18), [f"Ⱥ {document}" for document in HAND])
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_every_code_point_folds_as_python_does(lowercase: bool) -> None:
     table = lower_table() if lowercase else case_kept_table()
@@ -214,6 +215,7 @@ def test_short_documents_hashed_together(analyzer: Any, ngrams: tuple[int, int],
     check(TextHasher(analyzer, ngrams, 20), [*documents, "ascii", *documents[::-1]])
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_documents_sorted_and_documents_counted_in_a_table(analyzer: Any) -> None:
     rng = np.random.default_rng(1)

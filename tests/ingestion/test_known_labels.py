@@ -48,6 +48,7 @@ def figures(model, source):
     return found["accuracy"], found["n_unknown_labels"], found["per_class"]
 
 
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_of_a_file_is_measured_on_frames_and_the_other_way_round(kind, tmp_path):
     frame = rows(KINDS[kind])

@@ -96,6 +96,7 @@ def test_more_labels_than_the_limit_holds(tmp_path, monkeypatch, parquet, hash_b
     assert len(works_at_once(run, small).classes) == 3000
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(("ending", "small"), [("csv", 40), ("csv", 90), ("jsonl", 64)])
 def test_long_records_together_with_many_labels(tmp_path, monkeypatch, ending, small):
     """Also the labels of the long records are new; they may be first and last, and one after the other."""
@@ -219,6 +220,7 @@ def test_the_longest_text_of_a_parquet_file_is_named_not_the_first_long_one(tmp_
     assert works_at_once(predict, 44)["n_samples"] == 6
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("megabytes", "n_columns"), [(40, 2000), (64, 3000)])
 def test_a_parquet_file_of_so_many_columns_that_its_footer_is_too_large(megabytes, n_columns, tmp_path):
     """Refused before it is read, whether the limit is too small for any source or for this one."""

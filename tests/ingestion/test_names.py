@@ -73,6 +73,7 @@ def test_a_small_part_is_counted_exactly(texts: list[str], analyzer: Any, ngrams
     assert sum(found.values()) == sum(expected.values())
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("analyzer", "ngrams"), [("word", (1, 2)), ("char_wb", (1, 3))])
 def test_frequent_buckets_get_the_right_name(
     texts: list[str], analyzer: Any, ngrams: tuple[int, int]

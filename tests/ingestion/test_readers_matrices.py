@@ -119,6 +119,7 @@ def test_arrays_that_cannot_be_used(values):
     chunked = da.from_array(values, chunks=(10, 7))
     for array, labels, message in [
         (values[0], None, "1 dimensions"),
+        (np.zeros(3, [("x", float), ("y", float)]), None, r"pandas.DataFrame\(rows\) makes a table"),
         (np.ma.masked_less(values, 0), None, "masked arrays are not supported"),
         ([values, values], [np.zeros(53)], "2 arrays but 1 arrays of labels"),
         (values, np.array([1, "a", *[None] * 51], dtype=object), "several types"),

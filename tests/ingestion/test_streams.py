@@ -96,6 +96,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.exhaustive(keep=5)
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_of_rows(name, tmp_path, expected):
     ingest(STREAMS[name](TABLE, tmp_path), tmp_path / "d.bigmc")

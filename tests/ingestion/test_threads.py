@@ -36,6 +36,7 @@ def contents(folder):
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize("options", [WORDS, CATEGORIES, DENSE], ids=["words", "categories", "dense"])
 def test_any_number_of_threads_writes_the_same_bytes_in_little_memory(options, rows, tmp_path):
     written = []

@@ -56,6 +56,7 @@ def own(filled: Path, tmp_path: Path) -> Path:
     return shutil.copytree(filled, tmp_path / "own")
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(
     ("before", "hits", "misses"),
     [
@@ -138,6 +139,7 @@ def test_of_processes_that_miss_the_same_kernel_one_lets_it_be_compiled(tmp_path
     assert sorted(at_once("", ["uint16"] * 3, tmp_path)) == [0, 0, 1]
 
 
+@pytest.mark.exhaustive
 def test_kernels_saved_at_once_have_files_of_their_own(tmp_path: Path) -> None:
     at_once("sys.executable = '/nowhere/python'", ["uint16", "int64"], tmp_path)
     assert len(list(tmp_path.rglob("*.nbc"))) == 2

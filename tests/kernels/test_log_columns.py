@@ -193,6 +193,7 @@ def test_norms_and_violations_of_columns(n_classes, ridge):
     assert np.allclose(out.distances, distances, rtol=1e-10)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_sweeps_lead_to_the_minimum_of_the_model(n_classes):
     instance, alpha, ridge = Instance(n_classes), 0.02, 0.01

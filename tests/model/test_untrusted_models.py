@@ -192,6 +192,7 @@ _OTHERS = {
 }
 
 
+@pytest.mark.exhaustive(keep=8)
 @pytest.mark.parametrize("kind", ["linear", "boosted"])
 @pytest.mark.parametrize("change", _OTHERS.values(), ids=[*_OTHERS])
 def test_arrays_of_any_other_type_or_shape_are_refused_or_used(kind, change, tmp_path):

@@ -191,6 +191,7 @@ def test_objectives_that_differ_by_rounding_are_equal(kind):
     assert not accept(problem.task, replace(state), kind, None)
 
 
+@pytest.mark.exhaustive
 def test_chunks_that_retreat_come_to_the_optimum_too(monkeypatch):
     """With hardly any damping sweeps go too far, until features that do are damped by themselves."""
     _, dataset = made()

@@ -134,6 +134,7 @@ def larger(n_samples=60_000, n_features=50, n_classes=3):
     return generator.poisson(rate[y]).astype(np.int8), y
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_sample_in_memory_is_the_start_for_data_that_does_not_fit(weighted):
     X, y = larger()
@@ -216,6 +217,7 @@ def test_scales_are_applied_as_scikit_learn_does():
     assert solve(ours, **options).objective == pytest.approx(solve(theirs, **options).objective, rel=3e-7)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("intercept", "chunks"), [(False, False), (False, True), (True, True)])
 def test_stop_and_resume_at_every_checkpoint_gives_the_same_bits(intercept, chunks):

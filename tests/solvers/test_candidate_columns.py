@@ -103,6 +103,7 @@ def uninterrupted():
     return dataset, options, run(dataset, ROOMY, **options)[0]
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("saves", [2, 4, 5, 7])
 def test_runs_resumed_before_and_after_give_the_same_bits(saves):
     dataset, options, whole = uninterrupted()

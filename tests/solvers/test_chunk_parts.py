@@ -127,6 +127,7 @@ def test_features_that_differ_much_are_left_as_they_are():
         spill.close()
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("loss", "alpha"), [("squared_hinge", 5e-4), ("multitask_squared_hinge", 1e-3), ("log_loss", 1e-4)]
 )

@@ -80,6 +80,7 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
     return rounds.state, certificate
 
 
+@pytest.mark.exhaustive(keep=6)
 @pytest.mark.parametrize(("loss", "penalty", "fit_intercept"), list(covered_pairs(LOSSES)))
 def test_bounds_enclose_the_optimum_and_meet(loss, penalty, fit_intercept):
     _, dataset = made(sets=loss == "multilabel_ranking")
@@ -119,6 +120,7 @@ def test_constant_steps_and_an_intercept():
     assert certificate.upper <= best.upper * (1 + 1e-2)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("n_classes", "step"), [(20, "line_search"), (5, "constant")])
 def test_log_loss_of_many_classes_and_of_constant_steps(n_classes, step):
     _, dataset = made(n_classes=n_classes)
@@ -133,6 +135,7 @@ def test_log_loss_of_many_classes_and_of_constant_steps(n_classes, step):
     assert certificate.lower <= best.upper * (1 + 1e-9)
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize("loss", ["multitask_squared_hinge", "log_loss"])
 @pytest.mark.parametrize("chunk_bytes", [PLAN.chunk_bytes, 1 << 30])
 def test_a_ridge_alone_gives_every_feature_weights(loss, chunk_bytes):
@@ -146,6 +149,7 @@ def test_a_ridge_alone_gives_every_feature_weights(loss, chunk_bytes):
     assert best.lower <= certificate.upper <= best.upper * (1 + 1e-3)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     "weighting", [Weighting(l2=True), Weighting(l2=True, idf=True), Weighting(binary=True)]
 )
@@ -184,6 +188,7 @@ def weighted_optimum(weighting, alpha):
 PLAIN, SCALED = (Weighting(), 1e-2), (Weighting(l2=True, idf=True), 4e-3)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("parts", "held", "weighting", "alpha"),
     [(2, 0, *SCALED), (8, 1 << 20, *PLAIN), (3, 8000, *PLAIN)],
@@ -278,6 +283,7 @@ def uninterrupted(plan):
     return dataset, run(dataset, plan, alpha=1e-3)[0]
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(("saves", "plan"), [(1, PLAN), (2, PARTLY_HELD), (7, PLAN), (7, PARTLY_HELD)])
 def test_resumed_runs_and_any_threads_give_the_same_bits(saves, plan):
     dataset, whole = uninterrupted(plan)

@@ -75,6 +75,7 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
         assert np.isclose(found.curvature[j - 10], second / 5, rtol=1e-3)
 
 
+@pytest.mark.exhaustive(keep=5)
 @pytest.mark.parametrize(("loss", "penalty", "intercept"), list(covered_pairs(LOSSES)))
 def test_a_corrected_sample_gives_the_optimum_of_all_samples(loss, penalty, intercept):
     X, y, dataset = made(n=3000)
@@ -120,6 +121,7 @@ def uneven(loss, seed, share, n=900):
     return X.toarray().astype(float), y, Dataset.from_arrays(X, y, shard_rows=100)
 
 
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize(
     ("loss", "seed", "weighted", "ridge"),
     [
@@ -248,6 +250,7 @@ def uninterrupted(loss, intercept):
     return corrected(made(n=3000)[2], 0.25, checkpoint=Kept(), tol=1e-5, loss=loss, intercept=intercept)
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("last", "loss", "intercept"),
@@ -287,6 +290,7 @@ def large():
     return Dataset.from_arrays(X, y, shard_rows=2000)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
@@ -351,6 +355,7 @@ def of_many_rows():
     return Dataset.from_arrays(X, y)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_of_a_sample_that_is_larger_than_a_round_needs_a_part_is_trained_on(monkeypatch):
     monkeypatch.setattr(in_memory, "MANY_ENTRIES", 100_000)

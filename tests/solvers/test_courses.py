@@ -17,6 +17,7 @@ from golden.record import recorded_here
 ANYWHERE = ("asked: boosted", "boosted", "by the dual", "on a sample", *(g for g in GROUPS if "plans" in g))
 
 
+@pytest.mark.exhaustive(keep=8)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_solver_gets_there_as_it_did(group):
     if group not in ANYWHERE:
@@ -35,6 +36,7 @@ def test_every_solver_leaves_the_bits_that_it_left(group):
     assert course_digests(group) == recorded_here()["courses"][group]
 
 
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize("group", RUNS)
 def test_every_run_that_resumes_ends_as_it_did(group):
     """From a state in the middle, every bit of the model is that of the run which was not interrupted."""

@@ -46,6 +46,7 @@ def objective(X, y, start, ridge, weights, n_features):
     return weights @ losses / weights.sum() + 0.5 * ridge * (coef**2).sum()
 
 
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(l2=True, idf=True), Weighting(binary=True)])
 @pytest.mark.parametrize("ridge", [1.0, 0.05])
 def test_the_weights_are_those_of_liblinear(weighting, ridge):

@@ -67,6 +67,7 @@ def best(table, with_std):
     return LogisticRegression(C=1 / (RIDGE * len(X)), tol=1e-9, max_iter=1000).fit(X, table[1]).coef_.T
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("way", [SAMPLED, CHUNKS], ids=["sampled", "chunks"])
 def test_out_of_core_they_are_certified_in_a_few_passes(way, table, dataset):
     found = solve(dataset, **OPTIONS, **way)
@@ -111,6 +112,7 @@ def test_blocks_of_rows_read_them_less_their_means(table):
     np.testing.assert_allclose(found.state.coef.rows, other.state.coef.rows, atol=2e-2)
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_of_columns_as_they_are_is_refused(dataset, tmp_path):
     """Versions that did not centre them, or not out of core, left weights of another intercept."""
     checkpoint = FileCheckpoint(tmp_path / "c")

@@ -46,6 +46,7 @@ def places_of(dataset, spill, moved):
     return np.concatenate(places).astype(int)
 
 
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize(
     ("weighting", "weighted"), [(Weighting(), True), (Weighting(l2=True, idf=True), False)]
 )
@@ -95,6 +96,7 @@ def test_gradients_of_frequent_features_are_in_their_ball_and_the_intercept_has_
     assert np.abs(residual.sum(axis=0)).max() <= 1e-8
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_a_chunk_that_cannot_make_up_for_the_others_gives_no_point_with_huge_weights(fit_intercept):
     X, dataset = made(Weighting())
@@ -165,6 +167,7 @@ def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_with
     assert np.linalg.norm(gradient, axis=1).max() <= UNIT * ALPHA * (1 + 1e-3)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("loss", "residuals_of", "alpha"),
     [("squared_hinge", hinge_residuals, ALPHA), ("log_loss", log_residuals, 0.3 * ALPHA)],

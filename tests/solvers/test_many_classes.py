@@ -96,6 +96,7 @@ def sparse_problem(n, d, m, generator):
     return Dataset.from_arrays(X, y, shard_rows=2000)
 
 
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize(
     ("loss", "fit_intercept"),
     [
@@ -118,6 +119,7 @@ def test_bounds_of_chunks_enclose_the_optimum(loss, fit_intercept, monkeypatch):
     assert best.lower <= found.certificate.upper * (1 + 1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_five_thousand_classes_train_within_512_megabytes():
     dataset = sparse_problem(5000, 1 << 15, 5000, np.random.default_rng(0))

@@ -317,6 +317,7 @@ def uninterrupted():
     return X, y, intercept, solve(X, y, intercept, shard_rows=100)
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize("saves", [1, 2, 5, 9])
 def test_going_on_gives_the_same_bits(tmp_path, saves):
     X, y, intercept, whole = uninterrupted()

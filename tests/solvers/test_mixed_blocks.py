@@ -139,6 +139,7 @@ def test_a_training_larger_than_memory_mixes_them():
     assert found.objective <= 1.02 * solve(data, **{**options, "tol": 1e-6}).objective
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("n_rows", "density", "n_groups"), [(60_000, 0.02, 4), (60_000, 0.02, 12), (400_000, 0.002, 9)]
 )

@@ -40,6 +40,7 @@ def _gradient(W, X, y):
     return gradient + ALPHA * W / np.linalg.norm(W, axis=1, keepdims=True) + RIDGE * W
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize("scale", [0.3, 30.0])
 @pytest.mark.parametrize("n_classes", [2, 9])
 def test_objectives_fall_to_the_optimum(n_classes, scale):

@@ -388,6 +388,7 @@ def test_any_number_of_workers_gives_the_same_bits_of_the_log_loss(penalty):
     assert all((a == b).all() for a, b in zip(*outcomes, strict=True))
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "penalty"),

@@ -87,6 +87,7 @@ def test_every_pair_is_in_the_table():
     assert {case for case, *_ in CASES} == set(OPTIMA)
 
 
+@pytest.mark.exhaustive(keep=20)
 @pytest.mark.parametrize(("case", "loss", "penalty", "optimum"), CASES, ids=str)
 def test_reference_optima(case, loss, penalty, optimum):
     name, alpha, ridge, intercept = case
@@ -157,6 +158,7 @@ def test_without_a_penalty_the_ridge_is_enough(loss):
     assert found.objective == pytest.approx(fista(loss, "l1/l2", X, y, 3, 0.0, ridge), rel=3e-7)
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(
     ("loss", "penalty"), [("log_loss", "sparse_group"), ("multitask_squared_hinge", "l1/linf")]
 )
@@ -172,6 +174,7 @@ def test_a_weight_of_two_is_the_sample_twice(loss, penalty, intercept):
     assert weighted.objective == pytest.approx(doubled.objective, rel=3e-8)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("loss", "penalty"),
     [("log_loss", "l1/linf"), ("multitask_squared_hinge", "l1/l2"), ("squared_hinge", "l1")],
@@ -195,6 +198,7 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss, penalty):
             solve(dataset, checkpoint=Memory(kept.saved[0]), **(options | changed))
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LABEL_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):

@@ -45,6 +45,7 @@ def task_of(dataset, loss, alpha, penalty="l1/l2"):
     )
 
 
+@pytest.mark.exhaustive(keep=6)
 @pytest.mark.parametrize(("penalty", "shard_parts"), [("l1/l2", 1), ("l1/linf", 2), ("l1", 1), ("l1", 2)])
 @pytest.mark.parametrize(("loss", "n_classes"), [("squared_hinge", 2), ("log_loss", 2), ("squared_hinge", 4)])
 def test_norms_of_other_gradients(loss, n_classes, penalty, shard_parts):

@@ -24,6 +24,7 @@ def bits(data, plan):
     return [array.tobytes() for array in (state.coef.features, state.coef.rows, state.intercept, norms)]
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("plan", [PLAN, PARTLY_HELD], ids=["in a file", "partly held"])
 def test_runs_over_chunks(plan, monkeypatch):
     _, data = made(n=900, weighting=Weighting(l2=True, idf=True))

@@ -77,6 +77,7 @@ class Point:
         return np.array([np.linalg.norm(prox(self.penalty, g, self.alpha)) for g in gradients])
 
 
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize(("loss", "penalty", "alpha"), PAIRS)
 @pytest.mark.parametrize(("ridge", "weighted"), [(0.0, False), (0.0, True), (1e-3, False)])
 def test_gradients_end_in_their_ball(loss, penalty, alpha, ridge, weighted):
@@ -88,6 +89,7 @@ def test_gradients_end_in_their_ball(loss, penalty, alpha, ridge, weighted):
     assert point.excess().max() <= 2e-2 * before
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(
     ("loss", "penalty", "alpha", "fit_intercept"),
     [(*PAIRS[0], False), *((*pair, True) for pair in PAIRS[:2]), (*PAIRS[2], False), (*PAIRS[3], True)],

@@ -292,6 +292,7 @@ def test_other_problems_go_other_ways(other):
     assert plan_blocks(run_of(data, **{"ridge": 0.1, **RIDGE, **other})) is None
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(
     ("n_rows", "n_features", "n_classes", "density"),
     [

@@ -127,6 +127,7 @@ def test_features_leave_where_the_ball_of_their_gradient_is_just_within_the_pena
     np.testing.assert_array_equal(screening.zero, ~stays)
 
 
+@pytest.mark.exhaustive(keep=6)
 @pytest.mark.parametrize(("loss", "penalty", "ridge", "intercept", "weighted"), list(pairs()))
 def test_only_features_that_are_zero_at_the_optimum_are_left_out(
     loss, penalty, ridge, intercept, weighted, monkeypatch
@@ -312,6 +313,7 @@ def blocks_of_noise(shard_rows=50):
     return Dataset.from_arrays(X, y, shard_rows=shard_rows)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("loss", "penalty", "intercept"),
     [

@@ -194,6 +194,7 @@ def test_newton_steps_have_the_derivatives_of_the_definition(loss, intercept):
     assert change == pytest.approx(at(0.4 * direction)[0] - at(0 * direction)[0], rel=1e-9)
 
 
+@pytest.mark.exhaustive(keep=10)
 @pytest.mark.parametrize(("case", "loss", "penalty", "optimum"), CASES, ids=str)
 def test_reference_optima(case, loss, penalty, optimum):
     name, alpha, ridge, intercept = case
@@ -242,6 +243,7 @@ def test_weights_vanish_from_the_largest_dual_norm_at_zero_on(loss, penalty):
     assert above.certificate.gap < 1e-12
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize("loss", SET_LOSSES)
 @pytest.mark.parametrize("intercept", [False, True])
 def test_a_weight_of_two_is_the_sample_twice(loss, intercept):
@@ -265,6 +267,7 @@ def test_constant_steps():
     assert abs(found.objective - OPTIMA["arith", 0.02, 0.0, False]["multilabel_ranking"][1]) <= 1e-6
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss):
@@ -282,6 +285,7 @@ def test_in_chunks_stopped_and_resumed_by_any_number_of_workers(loss):
         assert bits(again) == bits(whole)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_single_precision_scores(loss, monkeypatch):
@@ -312,6 +316,7 @@ def test_losses_that_are_not_for_the_labels_are_refused_with_those_that_are(loss
         )
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_a_corrected_sample_out_of_core_reaches_the_optimum_of_all_samples(loss):
     generator = np.random.default_rng(0)

@@ -139,6 +139,7 @@ def by_hand(X, y, order, anchor, damping, how):
     return np.array([weights_of(j, done) for j in range(X.shape[1])])
 
 
+@pytest.mark.exhaustive(keep=6)
 @pytest.mark.parametrize("loss", ["log_loss", "squared_hinge"])
 @pytest.mark.parametrize("penalty", sorted(PENALTIES))
 @pytest.mark.parametrize(("ridge", "n_classes"), [(0.0, 3), (1e-2, 10)])
@@ -211,6 +212,7 @@ def test_at_the_optimum_they_stay(opened):
     assert again.objective == pytest.approx(best.objective, rel=1e-6)
 
 
+@pytest.mark.exhaustive(keep=5)
 @pytest.mark.parametrize(("loss", "penalty", "fit_intercept"), list(covered_pairs(LOSSES[:-1])))
 def test_they_come_to_the_optimum_where_sweeps_have_no_memory(loss, penalty, fit_intercept):
     dataset = shuffled()
@@ -223,6 +225,7 @@ def test_they_come_to_the_optimum_where_sweeps_have_no_memory(loss, penalty, fit
     assert state.coef.rows.dtype == np.float32
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("loss", "weighted"), list(zip(LOSSES[:-1], (False, True, True, False), strict=True))
 )

@@ -60,6 +60,7 @@ class Visited:
         problem.rebuild_scores(coef, np.zeros(problem.n_classes), [part.columns])
 
 
+@pytest.mark.exhaustive(keep=10)
 @pytest.mark.parametrize("project", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 5, 20])
 @pytest.mark.parametrize(

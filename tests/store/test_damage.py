@@ -182,6 +182,7 @@ store_dataset(Path({path!r}), parts, [0, 1, 0, 1, 0, 1, 1], ["a", "b"])
 """
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize("after", [0, 3, 5, 99])
 def test_a_process_killed_at_a_commit_leaves_no_dataset_and_a_rerun_makes_one(after, tmp_path):
     path = tmp_path / "k.bigmc"

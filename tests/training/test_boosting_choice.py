@@ -85,6 +85,7 @@ def mislabelled(truth, share):
     return np.where(random.random(len(truth)) < share, random.integers(0, 4, len(truth)), truth)
 
 
+@pytest.mark.exhaustive
 def test_random_labels_are_part_of_the_loss(tmp_path):
     X, truth = shells(4500, 3)
     found = choose_boosting(*searched(X, mislabelled(truth, 0.3)), tmp_path)
@@ -183,6 +184,7 @@ def test_a_run_killed_between_two_trials_makes_the_same_choice(tmp_path, monkeyp
     )
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("noise", "n_columns", "n_rounds"), [(0.2, 6, ROUNDS[-1]), (0.0, 8, ROUNDS[1])])
 def test_boosting_that_a_linear_model_outdoes_is_not_boosted_further(tmp_path, noise, n_columns, n_rounds):
     """A plane in many dimensions: trees need hundreds of rounds, a linear model none. Without noise, trees
@@ -205,6 +207,7 @@ def test_a_later_trial_must_be_worth_it(quality, log_loss, wins):
     assert better(*trials, n_held_out=1000) is trials[wins]
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(
     ("n_columns", "few_rows", "n_models", "n_asked"),
     [
@@ -240,6 +243,7 @@ def test_labels_that_depend_on_many_cuts_together_have_deeper_trees(tmp_path, fe
     assert choose_boosting(*searched(X, y), tmp_path).options.max_depth == DEEPER
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("sharp", [True, False])
 def test_labels_that_change_at_sharp_values_of_several_columns_have_one_model(tmp_path, few_rounds, sharp):
     """In a parity each round needs all three columns, and as many cuts as there may be."""
@@ -250,6 +254,7 @@ def test_labels_that_change_at_sharp_values_of_several_columns_have_one_model(tm
     assert (options.n_models == 1) == (options.column_share == 1.0) == (options.max_bins == 255) == sharp
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("similar", "more", "share"), [(True, 10, 0.1), (False, 10, 0.5), (False, 4, 0.4)])
 def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
     tmp_path, few_rounds, monkeypatch, similar, more, share
@@ -268,6 +273,7 @@ def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
     assert choose_boosting(*searched(X, y), tmp_path).options.column_share == share
 
 
+@pytest.mark.exhaustive
 def test_rounds_have_the_columns_of_the_best_cuts_where_few_of_many_columns_matter(
     tmp_path, few_rounds, monkeypatch
 ):
@@ -282,6 +288,7 @@ def test_rounds_have_the_columns_of_the_best_cuts_where_few_of_many_columns_matt
     assert choose_boosting(search, data, tmp_path).options == options
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("n_columns", [1200, 60])
 def test_penalties_are_tried_on_small_tables_with_more_columns_than_rows(n_columns):
     """A ridge of so many columns is far behind boosting, and does not tell what a few of them can do."""
@@ -338,6 +345,7 @@ def test_labels_of_two_columns_together_are_learned(tmp_path):
     assert choose_boosting(*searched(X, y), tmp_path).trial.quality > 0.9
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("affordable", [True, False])
 def test_columns_of_mostly_zeros_are_asked_together_unless_there_are_many(tmp_path, monkeypatch, affordable):
     values = np.random.default_rng(4).integers(0, 12, (2000, 2))
@@ -465,6 +473,7 @@ def counted_rounds(search, monkeypatch):
     return asked
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("few_rows", [None, 0])
 def test_few_rounds_of_one_model_are_enough_where_a_linear_model_is_ahead(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(choose, "PROBED_WORK", 1_000)
@@ -475,6 +484,7 @@ def test_few_rounds_of_one_model_are_enough_where_a_linear_model_is_ahead(tmp_pa
     assert not search.lacked_time
 
 
+@pytest.mark.exhaustive
 def test_boosting_that_errs_more_is_tried_where_its_sum_gains(tmp_path, few_rounds, monkeypatch):
     monkeypatch.setattr(choose, "PROBED_WORK", 1_000)
     rng = np.random.default_rng(9)

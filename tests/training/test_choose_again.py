@@ -70,6 +70,7 @@ def test_the_better_model_is_taken_and_tested_on_other_rows(misled):
     )
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("n_trained", [1, 3])
 def test_killed_after_any_training_it_makes_the_same_model(misled, n_trained, monkeypatch):
     frame, options, folder = misled

@@ -155,6 +155,7 @@ def test_rows_that_changed_are_not_fitted_as_those_of_before(tmp_path):
         bigmc.fit(tmp_path / "docs.csv", tmp_path / "m", **options)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("lost", ["all trainings", "some trials"])
 def test_an_interrupted_fit_ends_with_the_same_bytes(fitted, lost, tmp_path):
     _, folder, _ = fitted
@@ -234,6 +235,7 @@ def test_held_out_rows_are_not_learned_from():
     assert abs(searched.best.quality - 0.5) < 0.1
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("largest", "weightings"), [(10.0, {"scaled", "counts"}), (1e6, {"scaled"})])
 def test_columns_of_very_unlike_sizes_are_tried_in_units_of_their_deviation_alone(largest, weightings):
     X = RNG.normal(size=(200, 3)) * [1.0, 3.0, largest]

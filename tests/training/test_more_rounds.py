@@ -155,6 +155,7 @@ def test_a_fit_has_the_rounds_that_suit_all_rows_and_its_model_that_many(few_sea
     assert result["test"]["log_loss"] < before["test"]["log_loss"]
 
 
+@pytest.mark.exhaustive
 def test_killed_after_trainings_it_makes_the_same_model(few_searched, tmp_path, monkeypatch):
     whole = bigmc.fit(few_searched, tmp_path / "whole", memory_limit="1GB")
     left, tested = [0], FitModels.tested

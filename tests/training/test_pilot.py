@@ -92,6 +92,7 @@ def _rows_tried(texts, labels, memory):
     return max(point.n_rows for curve in found.curves.values() for point in curve)
 
 
+@pytest.mark.exhaustive
 def test_long_texts_are_drawn_and_tried_only_as_far_as_there_is_memory(tmp_path):
     rng = np.random.default_rng(6)
     texts = [" ".join(map(str, rng.integers(0, 2000, 4000))) for _ in range(400)]

@@ -132,7 +132,10 @@ def _column_of_pandas(column: Any, name: str) -> Any:
 def _checked(array: Any, name: str, labels: Any) -> Any:
     """Return the labels, once the array and they are known to fit."""
     if array.ndim != 2:
-        raise DataError(f"{name}: {array.ndim} dimensions", "pass samples as rows and features as columns")
+        named = array.dtype.names and "; pandas.DataFrame(rows) makes a table of an array of named columns"
+        raise DataError(
+            f"{name}: {array.ndim} dimensions", f"pass samples as rows and features as columns{named or ''}"
+        )
     if np.isnan(array.shape[0]):
         raise DataError(f"{name}: the chunk sizes are unknown", "call compute_chunk_sizes() first")
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
