@@ -156,7 +156,7 @@ def measure(path: Path, tests: list[str]) -> None:
     coverage_of = coverage.Coverage(data_file=path, source=["bigmc"])
     watch = Watch(coverage_of)
     coverage_of.start()
-    pytest.main(["-q", "-m", "not slow", *tests], plugins=[watch])
+    pytest.main(["-q", "--exhaustive", "-m", "not slow", *tests], plugins=[watch])
     coverage_of.stop()
     coverage_of.save()
     path.with_suffix(".seconds").write_text(json.dumps(watch.seconds))
@@ -215,7 +215,7 @@ def noticed(mutant: Mutant, project: Path, tests: list[str]) -> bool:
     target = project / mutant.file
     original, written = target.read_text(), target.stat()
     target.write_text(mutated(original, mutant))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "--exhaustive", "-x", "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(
             [*command, *tests],

@@ -8,6 +8,7 @@ from pkgutil import walk_packages
 
 import pytest
 import scipy.linalg  # noqa: F401  its BLAS is another one than NumPy's
+from kept_cases import most_different
 from threadpoolctl import threadpool_limits
 
 import bigmc.kernels
@@ -36,21 +37,6 @@ def pytest_collection_modifyitems(config, items):
         left_out |= set(of_one_test) - set(most_different(of_one_test, keep))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
-
-
-def most_different(cases, n_kept):
-    """Return some cases of a test: each has as many values of parameters as possible that none before has."""
-    left, seen, kept = list(cases), set(), []
-    while left and len(kept) < n_kept:
-        kept.append(max(left, key=lambda case: len(values_of(case) - seen)))
-        left.remove(kept[-1])
-        seen |= values_of(kept[-1])
-    return kept
-
-
-def values_of(case):
-    """Return the places of a case's values among those of their parameters."""
-    return set(case.callspec.indices.items()) if hasattr(case, "callspec") else set()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

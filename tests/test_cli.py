@@ -247,6 +247,8 @@ def test_svmlight_is_predicted_with_the_base_and_width_of_training(first_index, 
     status, _, err = run(f"predict {base}.model wide.svm --to wide.parquet")
     assert status == 1
     assert f"wide.svm:1: feature index {9 + first_index}, but there are 9 features" in err
+    status, _, err = run(f"predict {base}.model middle.svm --keep id --to kept.parquet")
+    assert (status, "leave out --keep id" in err) == (1, True)
     assert not (here / "wide.parquet").exists()
 
 

@@ -284,6 +284,7 @@ def test_sample_weights_and_unusable_labels():
                 learner.fit(*given)
 
 
+@pytest.mark.exhaustive(keep=34)
 @parametrize_with_checks([bigmc.SparseClassifier(alpha=1e-4, loss="multitask_squared_hinge")])
 def test_estimator_checks(estimator, check):
     check(estimator)

@@ -78,5 +78,6 @@ def test_killed_anywhere_the_same_command_ends_with_the_same_bytes(here, count, 
     assert (here / to).read_bytes() == (here / "m.model").read_bytes()
 
 
+@pytest.mark.exhaustive
 def test_peak_above_the_bare_imports_is_within_the_limit(here):
     assert said_number(MEASURE, json.dumps(OPTIONS), folder=here) <= 64_000_000

@@ -113,6 +113,7 @@ def test_only_the_shards_that_are_read_are_brought(source, bucket, tmp_path):
     assert not [*copies.rglob("*.partial")]
 
 
+@pytest.mark.exhaustive
 def test_copies_make_room_for_others_but_never_under_a_reader(source, bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("BIGMC_CACHE_SIZE", "100KB")  # room for none, whole
     addresses = [f"{bucket}/{k}.bigmc" for k in range(3)]
@@ -182,6 +183,7 @@ def test_the_store_lets_one_of_many_create(bucket):
     assert address.read() == b"%d" % won[0]
 
 
+@pytest.mark.exhaustive
 def test_interrupted_uploads_leave_no_readable_half(source, bucket, tmp_path, monkeypatch):
     """Ten uploads of one dataset, each killed a little later than the one before, by SIGKILL."""
     monkeypatch.setattr(object_store, "BATCH", 1)
@@ -261,6 +263,7 @@ def test_an_append_with_other_features_is_refused(source, bucket, tmp_path):
         api.open_dataset(there)
 
 
+@pytest.mark.exhaustive
 def test_appending(source, bucket, tmp_path, monkeypatch):
     """As on a disk; the second of two that append at once is told, and appends when it tries again."""
     more = [tmp_path / f"{k}.csv" for k in range(3)]

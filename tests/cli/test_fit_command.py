@@ -4,6 +4,7 @@ import json
 import random
 
 import pyarrow.parquet as pq
+import pytest
 
 from bigmc.cli.terminal import show_fit
 from bigmc.model import load_model
@@ -43,6 +44,7 @@ def test_rows_without_a_label_are_set_aside_on_request(run, tmp_path, monkeypatc
     assert (info["n_samples"], info["n_quarantined"]) == (297, 3)
 
 
+@pytest.mark.exhaustive
 def test_one_row_set_aside_is_a_row(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tickets(tmp_path / "tickets.csv")

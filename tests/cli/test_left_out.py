@@ -36,6 +36,7 @@ def test_a_command_works_without_pandas(tmp_path):
 COMPILED = "import sys, numba; print(numba.njit(lambda x: x + 1)(1), 'yaml' in sys.modules); import yaml"
 
 
+@pytest.mark.exhaustive
 def test_numba_compiles_without_settings_and_extensions(tmp_path):
     pytest.importorskip("yaml")
     (tmp_path / "extension.py").write_text("def init():\n    print('extended')\n")

@@ -269,6 +269,7 @@ def test_unfinished_work_of_another_is_not_removed(run, made):
     assert Path("p.parquet.wip/notes").read_bytes() == Path("n.model.wip/notes").read_bytes() == MINE
 
 
+@pytest.mark.exhaustive
 def test_the_command_and_the_function_make_the_same_path(run, made):
     assert run("path d --to p --alphas 2 --memory 64MB")[0] == 0
     api.sparse_path("d", "q", n_alphas=2, memory_limit="64MB")

@@ -109,7 +109,7 @@ EVERY_COMMAND = {
 }
 
 
-@pytest.mark.exhaustive(keep=6)
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize("command", EVERY_COMMAND)
 def test_every_command_writes_metrics_and_a_log(command, run, made, monkeypatch, tmp_path):
     for slow in ("bigmc.api.warm", "bigmc.cli.demo.run"):

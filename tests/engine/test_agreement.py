@@ -152,6 +152,7 @@ def test_sparse_training_gives_the_same_models(
     assert models["three workers"] == models["one"]
 
 
+@pytest.mark.exhaustive
 def test_the_sparse_commands_and_the_estimator(counts, client, tiny_limits, tmp_path, monkeypatch, capsys):
     """``train sparse`` and ``path`` with the file of a scheduler, ``fit`` with a client: as on threads."""
     file = tmp_path / "s.json"

@@ -36,7 +36,7 @@ def table(draw):
 
 
 @pytest.mark.exhaustive(keep=1)
-@pytest.mark.parametrize("rows", [texts, table])
+@pytest.mark.parametrize("rows", [table, texts])
 def test_fit_gives_the_same_model_on_workers(rows, client, tmp_path):
     frame, options = rows(np.random.default_rng(23))
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -83,6 +83,7 @@ def test_arrays_stay_in_this_process(kind, client):
     np.testing.assert_array_equal(on_workers.decision_function(X), on_threads.decision_function(X))
 
 
+@pytest.mark.exhaustive
 def test_texts_stay_in_this_process(client):
     frame, _ = texts(np.random.default_rng(26))
     on_threads, on_workers = (

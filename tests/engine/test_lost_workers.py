@@ -272,6 +272,7 @@ class Cluster:
             process.wait()
 
 
+@pytest.mark.exhaustive
 def test_a_lost_scheduler_is_told_in_one_line_and_the_same_command_goes_on(folder, tmp_path):
     file, model = tmp_path / "scheduler.json", tmp_path / "gone.model"
     options = ["--C", "1e3", "--rounds", "4", "--tol", "1e-9", "--memory", "300MB", "--json"]
@@ -306,6 +307,7 @@ def test_a_lost_scheduler_is_told_in_one_line_and_the_same_command_goes_on(folde
     assert json.loads(again.stdout)["tasks"] > 0
 
 
+@pytest.mark.exhaustive
 def test_the_address_of_a_lost_scheduler_is_told_later_too(tmp_path):
     """When its client has given up, and forgotten the address."""
     file = tmp_path / "scheduler.json"

@@ -12,6 +12,7 @@ from bigmc.engine import ThreadEngine
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.exhaustive
 def test_workers_give_the_bytes_of_threads(engine_of, tmp_path, monkeypatch):
     monkeypatch.setattr("bigmc.ingestion.job.SMALLEST_PART", 1 << 12)
     monkeypatch.setattr("bigmc.ingestion.job.ROWS_PER_PART", 100)

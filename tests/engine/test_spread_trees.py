@@ -35,6 +35,7 @@ class Kept:
         return self.kept and ({**self.kept[0], "history": list(self.kept[0]["history"])}, self.kept[1])
 
 
+@pytest.mark.exhaustive(keep=2)
 @pytest.mark.parametrize(
     ("block_bytes", "columns"),
     [(None, {}), (3000, {}), (None, {"column_share": 0.5}), (None, {"best_cuts": 3})],

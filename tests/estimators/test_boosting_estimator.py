@@ -377,6 +377,7 @@ def test_samples_held_out_make_probabilities(max_depth, tmp_path):
     np.testing.assert_array_equal(bigmc.load_model(tmp_path / "m").predict_proba(X[800:]), new)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_auto_takes_the_c_that_errs_least_on_samples_held_out():
     rng = np.random.default_rng(0)
@@ -429,6 +430,7 @@ print(budget.peak_memory() - bare)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_training_and_evaluation_stay_within_the_limit(tmp_path):
     rng = np.random.default_rng(0)

@@ -36,6 +36,7 @@ def is_too_exact(estimator, check):
     return estimator.fit_intercept and check.func.__name__.startswith("check_sample_weight_equivalence")
 
 
+@pytest.mark.exhaustive(keep=64)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of five passes
 @parametrize_with_checks([SparseClassifier(**FAST), WITH_INTERCEPT])
 def test_scikit_learn_compatibility(estimator, check):

@@ -29,7 +29,7 @@ def inputs(tmp_path_factory):
     job_module.SMALLEST_PART, job_module.ROWS_PER_PART = before
 
 
-@pytest.mark.exhaustive(keep=2)
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(
     ("name", "one_in"),
     [("ingest", 120), ("append", 60), ("train sparse", 12), ("fit", 30), ("predict", 3), ("publish", 1)],

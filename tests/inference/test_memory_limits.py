@@ -64,7 +64,7 @@ def wide(tmp_path_factory):
     return folder
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("small", [32, 48])
 def test_prediction_of_a_file_with_a_large_footer(wide, small):
     to = wide / f"p{small}.parquet"

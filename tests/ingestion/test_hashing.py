@@ -120,6 +120,7 @@ def test_every_code_point_folds_as_python_does(lowercase: bool) -> None:
         assert [m.start() for m in re.finditer(pattern, folded)] == np.flatnonzero(table & flag).tolist()
 
 
+@pytest.mark.exhaustive
 def test_a_sigma_beside_every_code_point_folds_as_python_does() -> None:
     points = [chr(cp) for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
     around = [f"Σ{c} AΣ{c} AΣ{c}A {c}Σ A{c}Σ" for c in points]
@@ -129,6 +130,7 @@ def test_a_sigma_beside_every_code_point_folds_as_python_does() -> None:
         assert text[a:b].tobytes().decode().lower() == document.lower(), document
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_every_code_point_alone_and_in_a_word(analyzer: Any) -> None:
     points = [chr(cp) for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
@@ -140,6 +142,7 @@ def test_every_code_point_alone_and_in_a_word(analyzer: Any) -> None:
     check(TextHasher(analyzer, (1, 1) if analyzer == "word" else (1, 3)), documents)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_a_document_of_a_megabyte(analyzer: Any) -> None:
     rng = np.random.default_rng(0)
@@ -353,6 +356,7 @@ def test_categories_of_several_columns_equal_feature_hasher(rows: list[tuple[Any
         assert_equal(hash_categories(categories, bits), expected)
 
 
+@pytest.mark.exhaustive
 def test_categories_of_many_rows_and_many_columns() -> None:
     rng = np.random.default_rng(0)
     for n_rows, width in ((9_000, 1), (5, 9_000)):

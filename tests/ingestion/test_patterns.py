@@ -46,6 +46,7 @@ def test_what_other_options_name_does_not_match(wide, tmp_path):
     assert (dataset.features["dense"], dataset.features["categorical"]) == (["x1", "x10"], ["kind 2"])
 
 
+@pytest.mark.exhaustive
 def test_a_fit_takes_patterns(wide, tmp_path):
     options = {"label": "y", "split": "train=0.7,test=0.3"}
     patterns = {"dense": "x1*", "categorical": "kind*"}

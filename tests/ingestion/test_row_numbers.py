@@ -118,6 +118,7 @@ def test_different_integers_are_an_id_if_they_are_named_so(name, is_id):
     assert kinds_of(rows.assign(**{name: rows[name] + 0.5}))[0] == (name, "x", "z")
 
 
+@pytest.mark.exhaustive
 def test_a_model_needs_no_row_numbers_and_a_named_column_is_used(tmp_path):
     rows = frame(300)
     rows.to_csv(tmp_path / "a.csv")

@@ -49,6 +49,7 @@ def test_any_number_of_threads_writes_the_same_bytes_in_little_memory(options, r
         assert max(shard.rows for shard in read_manifest(to).shards) < 45_000
 
 
+@pytest.mark.exhaustive
 def test_parts_written_before_many_labels_were_found_are_like_the_later_ones(rows, tmp_path, monkeypatch):
     """One run, with any number of threads, and several processes end with the same shards."""
     monkeypatch.setattr(label_module, "LABEL_BYTES", 3000)

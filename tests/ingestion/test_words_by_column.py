@@ -133,6 +133,7 @@ def test_one_text_column_is_stored_as_ever(tmp_path):
     assert_same_matrix(read_back(asked)[0], read_back(plain)[0])
 
 
+@pytest.mark.exhaustive
 def test_fit_finds_out_whether_columns_differ(tmp_path):
     rows = opposite_rows()
     said = api.fit(rows, tmp_path / "m.model", label="y", text=COLUMNS, time_limit="60s")

@@ -146,6 +146,7 @@ def test_kernels_saved_at_once_have_files_of_their_own(tmp_path: Path) -> None:
     assert called("", tmp_path) == "[1, 1, 3] 1 0"
 
 
+@pytest.mark.exhaustive
 def test_a_file_that_holds_the_kernel_for_other_types_is_not_run(tmp_path: Path) -> None:
     at_once("", ["uint16", "float64"], tmp_path)
     one, other = (file.read_bytes() for file in sorted(tmp_path.rglob("*.nbc")))
@@ -186,6 +187,7 @@ assert started[1].wait(60) == 0  # it ends with the process that started it
 """
 
 
+@pytest.mark.exhaustive
 def test_a_child_compiles_until_it_or_its_process_ends(tmp_path: Path) -> None:
     root = str(Path(bigmc.__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": root, "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -259,6 +261,7 @@ else:
 """
 
 
+@pytest.mark.exhaustive
 def test_what_only_kernels_call_is_kept_without_machine_code(tmp_path: Path) -> None:
     """A child keeps it for the kernels that call it, also for those that another process compiles itself."""
     env = {

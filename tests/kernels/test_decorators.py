@@ -53,6 +53,7 @@ def scaled(x):
 """
 
 
+@pytest.mark.exhaustive
 def test_what_is_cached_is_used_while_no_file_of_the_kernels_has_another_content(tmp_path):
     package = tmp_path / "bigmc"
     shutil.copytree(Path(bigmc.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

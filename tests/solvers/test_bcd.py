@@ -153,6 +153,7 @@ def test_a_sample_in_memory_is_the_start_for_data_that_does_not_fit(weighted):
     assert first < 1.25 * much.objective  # 2 without weights
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_starting_on_a_sample_and_resuming_gives_the_same_bits():
     X, y = larger()

@@ -94,6 +94,7 @@ def sides_of(X, source, feature, cut, missing_below):
     return (code > cut) & ~((code == n_edges + 1) & bool(missing_below))
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_trees_of_listed_columns_are_the_best_for_their_roots(seed, monkeypatch):
     """Both cuts below the root leave the largest sums; equal ones go to the first feature, in any layout."""

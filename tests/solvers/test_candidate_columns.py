@@ -244,6 +244,7 @@ def test_few_features_that_wait_are_written_at_once_where_little_is_read_for_the
         columns.close()
 
 
+@pytest.mark.exhaustive
 def test_features_that_wait_are_candidates_before_the_next_round(monkeypatch):
     dataset, left_out, waited, after, one_round = noisy(), [], [], {}, ChunkRounds._round
     choose, likely, few_waiting = (

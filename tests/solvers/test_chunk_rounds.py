@@ -80,7 +80,7 @@ def run(dataset, plan=PLAN, checkpoint=None, threads=2, weights=None, tol=1e-3, 
     return rounds.state, certificate
 
 
-@pytest.mark.exhaustive(keep=6)
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize(("loss", "penalty", "fit_intercept"), list(covered_pairs(LOSSES)))
 def test_bounds_enclose_the_optimum_and_meet(loss, penalty, fit_intercept):
     _, dataset = made(sets=loss == "multilabel_ranking")
@@ -135,7 +135,7 @@ def test_log_loss_of_many_classes_and_of_constant_steps(n_classes, step):
     assert certificate.lower <= best.upper * (1 + 1e-9)
 
 
-@pytest.mark.exhaustive(keep=2)
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("loss", ["multitask_squared_hinge", "log_loss"])
 @pytest.mark.parametrize("chunk_bytes", [PLAN.chunk_bytes, 1 << 30])
 def test_a_ridge_alone_gives_every_feature_weights(loss, chunk_bytes):
@@ -188,7 +188,7 @@ def weighted_optimum(weighting, alpha):
 PLAIN, SCALED = (Weighting(), 1e-2), (Weighting(l2=True, idf=True), 4e-3)
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("parts", "held", "weighting", "alpha"),
     [(2, 0, *SCALED), (8, 1 << 20, *PLAIN), (3, 8000, *PLAIN)],
@@ -296,6 +296,7 @@ def test_resumed_runs_and_any_threads_give_the_same_bits(saves, plan):
     assert again.history == whole.history
 
 
+@pytest.mark.exhaustive
 def test_chunks_go_on_from_what_they_are_given():
     """From the weights of the optimum, and from what an interrupted run saved: neither begins anew."""
     _, dataset = made()
@@ -331,6 +332,7 @@ def test_a_limit_below_the_data_goes_through_chunks():
     assert found.objective <= best.upper * 1.01
 
 
+@pytest.mark.exhaustive
 def test_columns_in_memory_are_not_read():
     _, dataset = made()
     in_file, _ = run(dataset, replace(PARTLY_HELD, free_bytes=PLAN.free_bytes))

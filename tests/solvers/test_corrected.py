@@ -28,6 +28,7 @@ from bigmc.store.weighting import Weighting
 LOSSES = ["squared_hinge", "multitask_squared_hinge", "huber_hinge", "log_loss"]
 
 
+@pytest.mark.exhaustive(keep=6)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("block_bytes", [3000, 1 << 20])
@@ -75,7 +76,7 @@ def test_a_pass_adds_up_what_dense_formulas_do(loss, weighted, block_bytes):
         assert np.isclose(found.curvature[j - 10], second / 5, rtol=1e-3)
 
 
-@pytest.mark.exhaustive(keep=5)
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize(("loss", "penalty", "intercept"), list(covered_pairs(LOSSES)))
 def test_a_corrected_sample_gives_the_optimum_of_all_samples(loss, penalty, intercept):
     X, y, dataset = made(n=3000)
@@ -201,6 +202,7 @@ def test_a_sample_that_is_far_too_small_still_gets_there():
     assert (np.diff(objectives) > 0).any()  # steps that were too long did occur, and were taken back
 
 
+@pytest.mark.exhaustive
 def test_without_time_there_is_one_pass_and_its_certificate_holds():
     dataset = made()[2]
     whole, optimum = corrected(dataset, 0.3, tol=1e-5)
@@ -290,7 +292,7 @@ def large():
     return Dataset.from_arrays(X, y, shard_rows=2000)
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 def test_data_that_does_not_fit_is_trained_on_a_sample(intercept):
@@ -326,6 +328,7 @@ def test_the_share_does_not_depend_on_the_workers_and_grows_with_memory():
     assert plan_sample(20 * 10**6, 2, 55_000, 65_536, size) is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_large_data_in_memory_starts_on_a_sample_of_its_own(monkeypatch):
     monkeypatch.setattr(in_memory, "MANY_ENTRIES", 1_000_000)

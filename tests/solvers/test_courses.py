@@ -17,7 +17,7 @@ from golden.record import recorded_here
 ANYWHERE = ("asked: boosted", "boosted", "by the dual", "on a sample", *(g for g in GROUPS if "plans" in g))
 
 
-@pytest.mark.exhaustive(keep=8)
+@pytest.mark.exhaustive(keep=5)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_solver_gets_there_as_it_did(group):
     if group not in ANYWHERE:

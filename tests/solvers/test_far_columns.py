@@ -67,7 +67,7 @@ def best(table, with_std):
     return LogisticRegression(C=1 / (RIDGE * len(X)), tol=1e-9, max_iter=1000).fit(X, table[1]).coef_.T
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("way", [SAMPLED, CHUNKS], ids=["sampled", "chunks"])
 def test_out_of_core_they_are_certified_in_a_few_passes(way, table, dataset):
     found = solve(dataset, **OPTIONS, **way)
@@ -77,6 +77,7 @@ def test_out_of_core_they_are_certified_in_a_few_passes(way, table, dataset):
     np.testing.assert_allclose(found.coef, best(table, False), atol=5e-3)
 
 
+@pytest.mark.exhaustive
 def test_scaled_columns_are_divided_by_their_own_deviation(table, tmp_path):
     found = solve(ingested(table, tmp_path / "d", "scaled"), **OPTIONS, **CHUNKS)
     assert found.converged

@@ -46,7 +46,7 @@ def places_of(dataset, spill, moved):
     return np.concatenate(places).astype(int)
 
 
-@pytest.mark.exhaustive(keep=4)
+@pytest.mark.exhaustive(keep=3)
 @pytest.mark.parametrize(
     ("weighting", "weighted"), [(Weighting(), True), (Weighting(l2=True, idf=True), False)]
 )
@@ -167,7 +167,7 @@ def test_features_that_add_up_to_the_same_in_every_sample_are_in_their_ball_with
     assert np.linalg.norm(gradient, axis=1).max() <= UNIT * ALPHA * (1 + 1e-3)
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("loss", "residuals_of", "alpha"),
     [("squared_hinge", hinge_residuals, ALPHA), ("log_loss", log_residuals, 0.3 * ALPHA)],

@@ -205,6 +205,7 @@ def hashed_texts(n_samples, n_features, n_classes, vocabulary=32, own=4, noise=5
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9), y
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_features_that_a_class_never_has_do_not_hide_the_lower_bound():
     X, y = hashed_texts(1200, 256, 5)
@@ -282,6 +283,7 @@ def test_a_class_of_one_sample():
     assert solution.certificate.upper == pytest.approx(whole_program(X, y, 0.01, True), abs=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_many_classes():
     rng = np.random.default_rng(0)

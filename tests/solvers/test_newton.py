@@ -413,6 +413,7 @@ def test_other_pairs_with_and_without_newton_steps_meet_at_the_optimum(loss, pen
     assert (with_steps.coef != without.coef).any()
 
 
+@pytest.mark.exhaustive
 def test_newton_steps_over_several_blocks_end_where_those_over_one_do(monkeypatch):
     """Every block gets its own part of the step, at once from the first sweep on."""
     digits = load_digits()

@@ -87,7 +87,7 @@ def test_every_pair_is_in_the_table():
     assert {case for case, *_ in CASES} == set(OPTIMA)
 
 
-@pytest.mark.exhaustive(keep=20)
+@pytest.mark.exhaustive(keep=14)
 @pytest.mark.parametrize(("case", "loss", "penalty", "optimum"), CASES, ids=str)
 def test_reference_optima(case, loss, penalty, optimum):
     name, alpha, ridge, intercept = case

@@ -45,7 +45,7 @@ def task_of(dataset, loss, alpha, penalty="l1/l2"):
     )
 
 
-@pytest.mark.exhaustive(keep=6)
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize(("penalty", "shard_parts"), [("l1/l2", 1), ("l1/linf", 2), ("l1", 1), ("l1", 2)])
 @pytest.mark.parametrize(("loss", "n_classes"), [("squared_hinge", 2), ("log_loss", 2), ("squared_hinge", 4)])
 def test_norms_of_other_gradients(loss, n_classes, penalty, shard_parts):
@@ -169,6 +169,7 @@ def certified_with_weights(plan, rereading):
     return found, n_bytes / dataset.decoded_bytes, columns, np.linalg.norm(gradient, axis=1)
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("rereading", [Rereading.NONE, Rereading.ALL_IN_DOUBT])
 def test_scores_come_from_the_columns_that_a_pass_has_decoded(rereading):
     many = replace(PLAN, n_kept=3, free_bytes=1 << 24, shard_parts=2, held_shard_bytes=1 << 20)
@@ -243,6 +244,7 @@ def test_passes_over_all_columns_prove_what_those_over_shards_do(loss, fit_inter
     np.testing.assert_allclose(columns.sums.norms, shards.sums.norms, rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_features_without_gradients_become_candidates():
     """Passes that keep the gradients of the candidates alone find the others all the same."""
     generator = np.random.default_rng(1)

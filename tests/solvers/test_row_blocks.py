@@ -98,6 +98,7 @@ def test_with_parts_of_shards_it_comes_to_the_same_optimum():
     assert 0 < in_file // (n_reads + 1) < 1.5 * entry * nnz_cut
 
 
+@pytest.mark.exhaustive
 def test_a_limit_too_small_for_a_shard_takes_parts_of_it_and_nothing_else():
     """Texts of 2^16 words and 40 classes: chunks have no memory for the vectors of every word."""
     generator = np.random.default_rng(0)

@@ -194,7 +194,7 @@ def test_newton_steps_have_the_derivatives_of_the_definition(loss, intercept):
     assert change == pytest.approx(at(0.4 * direction)[0] - at(0 * direction)[0], rel=1e-9)
 
 
-@pytest.mark.exhaustive(keep=10)
+@pytest.mark.exhaustive(keep=6)
 @pytest.mark.parametrize(("case", "loss", "penalty", "optimum"), CASES, ids=str)
 def test_reference_optima(case, loss, penalty, optimum):
     name, alpha, ridge, intercept = case
@@ -316,7 +316,7 @@ def test_losses_that_are_not_for_the_labels_are_refused_with_those_that_are(loss
         )
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("loss", SET_LOSSES)
 def test_a_corrected_sample_out_of_core_reaches_the_optimum_of_all_samples(loss):
     generator = np.random.default_rng(0)

@@ -212,7 +212,7 @@ def test_at_the_optimum_they_stay(opened):
     assert again.objective == pytest.approx(best.objective, rel=1e-6)
 
 
-@pytest.mark.exhaustive(keep=5)
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize(("loss", "penalty", "fit_intercept"), list(covered_pairs(LOSSES[:-1])))
 def test_they_come_to_the_optimum_where_sweeps_have_no_memory(loss, penalty, fit_intercept):
     dataset = shuffled()
@@ -263,6 +263,7 @@ def test_candidates_change_until_all_that_need_weights_are_among_them():
     assert certificate.upper <= best.certificate.upper * 1.001
 
 
+@pytest.mark.exhaustive
 def test_resumed_runs_with_other_candidates_give_the_same_bits():
     dataset, plan = noisy(800), replace(NARROW, free_bytes=40_000)
     options = {"alpha": 8e-2, "loss": "squared_hinge", "max_passes": 12}

@@ -219,7 +219,7 @@ def shuffled(**how):
     return Dataset.from_arrays(X[order], dataset.labels()[order], shard_rows=700, weighting=weighting)
 
 
-@pytest.mark.exhaustive(keep=5)
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize(("loss", "penalty", "fit_intercept"), list(covered_pairs(LABEL_LOSSES)))
 def test_rounds_that_start_from_it_come_to_the_optimum(loss, penalty, fit_intercept):
     dataset = shuffled()

@@ -63,6 +63,7 @@ def test_labels_that_are_mostly_chance_ask_for_few_rounds(tmp_path):
     assert chosen.score(Z, truth) > model.score(Z, truth)
 
 
+@pytest.mark.exhaustive
 def test_small_steps_are_tried_where_few_rounds_of_the_log_loss_are_best(tmp_path):
     random = np.random.default_rng(4)
     X = random.normal(size=(400, 4))
@@ -184,7 +185,7 @@ def test_a_run_killed_between_two_trials_makes_the_same_choice(tmp_path, monkeyp
     )
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("noise", "n_columns", "n_rounds"), [(0.2, 6, ROUNDS[-1]), (0.0, 8, ROUNDS[1])])
 def test_boosting_that_a_linear_model_outdoes_is_not_boosted_further(tmp_path, noise, n_columns, n_rounds):
     """A plane in many dimensions: trees need hundreds of rounds, a linear model none. Without noise, trees
@@ -243,7 +244,7 @@ def test_labels_that_depend_on_many_cuts_together_have_deeper_trees(tmp_path, fe
     assert choose_boosting(*searched(X, y), tmp_path).options.max_depth == DEEPER
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sharp", [True, False])
 def test_labels_that_change_at_sharp_values_of_several_columns_have_one_model(tmp_path, few_rounds, sharp):
     """In a parity each round needs all three columns, and as many cuts as there may be."""
@@ -254,7 +255,7 @@ def test_labels_that_change_at_sharp_values_of_several_columns_have_one_model(tm
     assert (options.n_models == 1) == (options.column_share == 1.0) == (options.max_bins == 255) == sharp
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("similar", "more", "share"), [(True, 10, 0.1), (False, 10, 0.5), (False, 4, 0.4)])
 def test_few_of_many_columns_are_asked_in_a_round_where_that_is_as_good(
     tmp_path, few_rounds, monkeypatch, similar, more, share
@@ -288,7 +289,7 @@ def test_rounds_have_the_columns_of_the_best_cuts_where_few_of_many_columns_matt
     assert choose_boosting(search, data, tmp_path).options == options
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("n_columns", [1200, 60])
 def test_penalties_are_tried_on_small_tables_with_more_columns_than_rows(n_columns):
     """A ridge of so many columns is far behind boosting, and does not tell what a few of them can do."""
@@ -404,6 +405,7 @@ def test_the_larger_the_data_the_rarer_what_trees_ask(features, n_rows, expected
     assert choose._least_frequency(data) == pytest.approx(expected)
 
 
+@pytest.mark.exhaustive
 def test_beside_texts_boosting_is_tried_where_codes_of_frequent_words_stay_in_memory(tmp_path):
     text = [f"word{i % 7} {i}" for i in range(200)]
     frame = pd.DataFrame({"text": text, "size": np.arange(200.0), "label": np.arange(200) % 2})
@@ -473,7 +475,7 @@ def counted_rounds(search, monkeypatch):
     return asked
 
 
-@pytest.mark.exhaustive(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("few_rows", [None, 0])
 def test_few_rounds_of_one_model_are_enough_where_a_linear_model_is_ahead(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(choose, "PROBED_WORK", 1_000)

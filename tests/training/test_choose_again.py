@@ -51,6 +51,7 @@ def misled(request, tmp_path, monkeypatch):
     return frame, {**own, "label": "label", "memory_limit": "1GB"}, tmp_path
 
 
+@pytest.mark.exhaustive(keep=1)
 def test_the_better_model_is_taken_and_tested_on_other_rows(misled):
     frame, options, folder = misled
     data = bigmc.ingest(frame, folder / "d", split={"train": 0.6, "test": 0.4}, **options)
@@ -98,6 +99,7 @@ def test_killed_after_any_training_it_makes_the_same_model(misled, n_trained, mo
     assert (folder / "m").read_bytes() == (folder / "whole").read_bytes()
 
 
+@pytest.mark.exhaustive(keep=1)
 def test_where_the_search_saw_all_rows_nothing_is_chosen_again(misled, monkeypatch):
     frame, options, folder = misled
     data = bigmc.ingest(frame, folder / "d", split={"train": 0.6, "test": 0.4}, **options)

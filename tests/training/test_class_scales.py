@@ -96,6 +96,7 @@ def texts_of_classes() -> pa.Table:
     return pa.table({"text": texts, "label": [f"c{code}" for code in codes], "group": np.arange(3_600) // 2})
 
 
+@pytest.mark.exhaustive
 def test_fit_keeps_them_in_the_model(tmp_path: Path) -> None:
     table = texts_of_classes()
     texts = table["text"].to_pylist()

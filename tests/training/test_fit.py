@@ -245,6 +245,7 @@ def test_columns_of_very_unlike_sizes_are_tried_in_units_of_their_deviation_alon
     assert {trial.candidate.weighting for trial in searched.trials} == weightings
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize(("unit", "weightings"), [(5.0, {"scaled", "counts"}), (20.0, {"scaled"})])
 def test_large_columns_are_tried_in_units_of_their_deviation_alone(unit, weightings):
     """Unscaled, a ridge would hardly shrink their weights."""
@@ -254,6 +255,7 @@ def test_large_columns_are_tried_in_units_of_their_deviation_alone(unit, weighti
     assert {trial.candidate.weighting for trial in searched.trials} == weightings
 
 
+@pytest.mark.exhaustive
 def test_dense_columns_are_boosted_too(tmp_path):
     X, y = load_digits(n_class=4, return_X_y=True)
     X = X[:, ::2]
@@ -373,6 +375,7 @@ def test_every_fold_of_few_rows_leaves_both_classes(seed):
         assert not fold.learns[fold.places].any()
 
 
+@pytest.mark.exhaustive
 def test_a_penalty_is_strong_where_a_few_of_many_columns_matter():
     """Five of 120 columns matter: the truth is known, and a model of all columns errs more."""
     rng = np.random.default_rng(12)

@@ -103,6 +103,7 @@ def test_a_fit_without_time_makes_one_trial_and_a_model(tmp_path):
     assert result["test"]["accuracy"] > 0.5
 
 
+@pytest.mark.exhaustive
 def test_a_finished_fit_says_that_more_time_would_search_for_longer(tmp_path):
     """It stays finished, and the advice of the note leads to more trials."""
     g = np.random.default_rng(0)

@@ -69,6 +69,7 @@ def uninterrupted(steps, dataset, tmp_path):
     return to.read_bytes(), counts
 
 
+@pytest.mark.exhaustive(keep=1)
 def test_killed_anywhere(steps, uninterrupted, dataset, tmp_path):
     expected, counts = uninterrupted
     points = [
@@ -94,6 +95,7 @@ def test_killed_anywhere(steps, uninterrupted, dataset, tmp_path):
     assert resumed >= len(points) // 2
 
 
+@pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize("seconds", [0.005, 0.03, 0.06, 0.1])
 def test_killed_at_any_moment(seconds, uninterrupted, dataset, tmp_path):
     to = tmp_path / "m.model"

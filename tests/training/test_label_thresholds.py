@@ -65,6 +65,7 @@ def tags(tmp_path_factory):
     return bigmc.ingest(table, folder / "d", text="text", label="label", hash_bits=8)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_fit_with_thresholds_of_its_own_is_better_by_macro_f1(tags, tmp_path):
     shared = bigmc.fit(tags, tmp_path / "s", memory_limit="1GB")

@@ -140,6 +140,7 @@ def test_characters_across_words_are_chosen_where_only_they_tell():
     assert across > 0.9 > within
 
 
+@pytest.mark.exhaustive
 def test_little_memory_means_fewer_buckets():
     """Weights of every bucket fit: those of a training that keeps its samples elsewhere."""
     assert pilot.most_bits(1 << 34, 20) >= 20
@@ -193,6 +194,7 @@ def test_label_sets_choose_characters_where_only_parts_of_words_tell(tmp_path, s
     assert found.curves[found.hashing][-1].quality > 0.9 > found.curves[Hashing("word", (1, 1))][-1].quality
 
 
+@pytest.mark.exhaustive(keep=1)
 @pytest.mark.parametrize("opposite", [False, True])
 def test_words_are_told_apart_where_columns_mean_other_things(opposite):
     """Rare words of a class are in either column; or those of the body speak for the other class."""

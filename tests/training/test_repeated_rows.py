@@ -48,6 +48,7 @@ def test_many_repeated_rows_are_told(n_copies, told):
     assert repeated_rows(train, test, 1 << 12) == repeated_rows(train, None, 1 << 20) == []
 
 
+@pytest.mark.exhaustive
 def test_a_fit_tells_of_copies_in_a_file(tmp_path):
     table = pd.DataFrame(RNG.normal(size=(90, 4))).add_prefix("x").assign(y=RNG.choice(["a", "b"], 90))
     found = bigmc.fit(pd.concat([table] * 3), tmp_path / "m.model", label="y")

@@ -168,6 +168,7 @@ def documents(n=900):
     return pd.DataFrame({"text": texts, "label": labels})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_fit_of_few_features_keeps_the_quality(tmp_path):
     table = documents()

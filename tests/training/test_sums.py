@@ -96,6 +96,7 @@ def test_a_killed_run_has_the_same_sum(tmp_path):
     assert add_up(*searched(X, y, tmp_path), tmp_path / "sum.json") == whole
 
 
+@pytest.mark.exhaustive
 def test_labels_that_are_a_sum_alone_need_no_trees(tmp_path):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 5))
