@@ -197,7 +197,7 @@ def test_target_links_to_nothing(here, monkeypatch, capsys):
     (here / "d.bigmc").symlink_to("elsewhere")
     status, _, err = run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc")
     assert status == 1
-    assert "d.bigmc links to a folder that does not exist; make that," in err
+    assert "d.bigmc links to a folder that does not exist; make that one" in err
     (here / "elsewhere").mkdir()
     assert run(monkeypatch, capsys, f"ingest good.csv {TEXT} --to d.bigmc")[0] == 0
 
