@@ -67,6 +67,8 @@ def test_prediction_says_what_it_cannot_use(data, model, tmp_path):
         bigmc.predict(model, scipy.sparse.hstack([X, X[:, :1]], format="csr"), tmp_path / "p")
     with pytest.raises(DataError, match="raw data has no splits"):
         bigmc.predict(model, X, tmp_path / "p", split="test")
+    with pytest.raises(DataError, match=r"gone\.bigmc: no such file or directory; check the path"):
+        bigmc.predict(model, tmp_path / "gone.bigmc", tmp_path / "p", split="test")
     assert not (tmp_path / "p").exists()
 
 

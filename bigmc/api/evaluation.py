@@ -167,11 +167,12 @@ def _data_to_measure(data: Any, asked: EvaluateOptions, labels: Any) -> Dataset 
         if labels is not None or asked.label is not None or asked.label_separator is not None:
             raise DataError("a dataset already has labels", "leave the label out, or give raw data")
         return Dataset.open(data)
+    sources = expand_sources(data, asked, labels)  # first: a dataset that is not there is no raw data
     if asked.propensities is not None:
         raise DataError("propensities need a split of a dataset", "ingest the data first")
     if asked.split != EvaluateOptions.split:
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    return RawInput(expand_sources(data, asked, labels))
+    return RawInput(sources)
 
 
 def _with_labels_of(known: LabelSource | None, asked: EvaluateOptions) -> EvaluateOptions:

@@ -122,9 +122,10 @@ def _rows_to_predict(source: Any, asked: PredictOptions) -> DatasetInput | RawIn
         dataset = Dataset.open(source)
         identity = dataset.identity if dataset.path else None
         return DatasetInput(dataset if asked.split is None else dataset[asked.split], identity)
+    sources = expand_sources(source, asked)  # first: a dataset that is not there is no raw data
     if asked.split is not None:
         raise DataError("raw data has no splits", "leave --split out, or give a dataset")
-    return RawInput(expand_sources(source, asked))
+    return RawInput(sources)
 
 
 def inspect(model: AnyModel, top: int = 20) -> Inspection:

@@ -116,6 +116,8 @@ def test_what_cannot_be_measured_is_refused_with_the_cure(folder, tmp_path):
         api.evaluate(folder / "label.model", folder / "label", label="label", split="train")
     with pytest.raises(DataError, match="raw data has no splits; leave --split out"):
         api.evaluate(folder / "label.model", file, split="train")
+    with pytest.raises(DataError, match=r"gone\.bigmc: no such file or directory; check the path"):
+        api.evaluate(folder / "label.model", tmp_path / "gone.bigmc", split="train")
     with pytest.raises(DataError, match="does not have the type of the model's classes, such as 0"):
         api.evaluate(folder / "number.model", file, label="label")
     with pytest.raises(DataError, match="standard input can be read only once; save the data to a file"):

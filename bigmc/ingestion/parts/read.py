@@ -13,7 +13,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers import FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest
 from bigmc.ingestion.readers.nested import with_fields
-from bigmc.ingestion.sources.source import Source, status_of
+from bigmc.ingestion.sources.source import CHANGED_CURE, Source, status_of
 from bigmc.store.files.object_store import is_remote
 
 EVERYTHING = ReadRequest()
@@ -62,16 +62,31 @@ def read(
         return
     source = sources[part.source] if sources is not None else None
     local = part
-    if part.format in FILE_FORMATS:
-        if base is not None and base != os.getcwd():
-            local = replace(part, path=_absolute(part.path, base))
-            source = source and replace(source, path=_absolute(source.path, base))
-        _check_unchanged(local)
-    for batch in _read(local, source, request, part.path):
+    if part.format in FILE_FORMATS and base is not None and base != os.getcwd():
+        local = replace(part, path=_absolute(part.path, base))
+        source = source and replace(source, path=_absolute(source.path, base))
+    for batch in _while_unchanged(local, _read(local, source, request, part.path)):
         if local is not part:
             batch.path = part.path
             batch.rejects = [replace(reject, path=part.path) for reject in batch.rejects]
         yield batch
+
+
+def _while_unchanged(part: Part, batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield the batches of a part; `DataError` if its file is another one before or after they are read.
+
+    What a changed file looks like, such as a damaged one, is no error of its own.
+    """
+    if part.format not in FILE_FORMATS:
+        yield from batches
+        return
+    _check_unchanged(part)
+    try:
+        yield from batches
+    except Exception:
+        _check_unchanged(part)
+        raise
+    _check_unchanged(part)
 
 
 def _read(part: Part, source: Source | None, request: ReadRequest, name: str) -> Iterator[Batch]:
@@ -104,21 +119,18 @@ def _own_columns(part: Part, source: Source | None) -> list[str]:
 
 
 def _check_unchanged(part: Part) -> None:
-    if is_remote(part.path):
-        if status_of(part.path).version != part.version:
-            raise DataError(
-                f"{part.path}: the file has changed since it was scanned", "start the ingest again"
-            )
-        return
     try:
-        size = os.path.getsize(part.path)
+        status = status_of(part.path)
     except OSError as error:
         raise DataError(f"{part.path}: the file is gone ({error})", "restore it, or start again") from error
-    if size != part.file_bytes:
+    if status.n_bytes != part.file_bytes:
         raise DataError(
-            f"{part.path}: the file had {part.file_bytes} bytes when it was scanned and has {size} now",
-            "start the ingest again",
+            f"{part.path}: the file had {part.file_bytes} bytes when it was scanned and has "
+            f"{status.n_bytes} now",
+            CHANGED_CURE,
         )
+    if part.version and status.version != part.version:
+        raise DataError(f"{part.path}: the file has changed since it was scanned", CHANGED_CURE)
 
 
 def _absolute(path: str, base: str) -> str:

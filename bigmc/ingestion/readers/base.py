@@ -17,7 +17,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers.record_limit import RecordLimit
 from bigmc.ingestion.readers.rejects import Reject, settle
 from bigmc.ingestion.sources.dialect import USUAL, Dialect
-from bigmc.ingestion.sources.source import Source
+from bigmc.ingestion.sources.source import CHANGED_CURE, Source
 from bigmc.options.raw import OnBadRow
 from bigmc.printable import listed
 from bigmc.store.shards.csr import Rows
@@ -35,11 +35,12 @@ class Part:
     bad records too, and `n_bytes` are to be read, for progress. `index` is the number of the part over all
     sources, and `first_row` the id of its first record among all rows; both are set by `number`.
 
-    To notice a changed file, `file_bytes` is its size when it was scanned, 0 for arrays, and `version` the
-    version of a file at an address, empty for local ones. `options` are findings of the reader for all parts,
-    such as ``n_features``; `longest` has the bytes of the longest record of a text file, or of the largest
-    pages of all Parquet columns; `footer_bytes` are those of a Parquet file's footer in memory while the file
-    is open. A part of some rows of its row groups has the number of rows `skipped` before it, others None.
+    To notice a changed file, `file_bytes` is its size when it was scanned, 0 for arrays, and `version` its
+    `bigmc.ingestion.sources.source.FileStatus.version`, empty if it has none. `options` are findings of the
+    reader for all parts, such as ``n_features``; `longest` has the bytes of the longest record of a text
+    file, or of the largest pages of all Parquet columns; `footer_bytes` are those of a Parquet file's footer
+    in memory while the file is open. A part of some rows of its row groups has the number of rows `skipped`
+    before it, others None.
     With several small `files`, counts are totals, and other fields those of the first.
     """
 
@@ -201,7 +202,7 @@ def check_count(part: Part, n_rows: int) -> None:
     if n_rows != part.n_rows:
         raise DataError(
             f"{part.path}: part {part.index} has {n_rows} records, the scan counted {part.n_rows}",
-            "the file has changed during the ingest; start the ingest again",
+            f"the file has changed meanwhile; {CHANGED_CURE}",
         )
 
 

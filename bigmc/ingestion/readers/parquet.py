@@ -29,7 +29,7 @@ from bigmc.ingestion.readers.pages import open_bytes, page_bytes_of
 from bigmc.ingestion.readers.plain_types import has_inner_dictionary, plain_columns, plain_schema
 from bigmc.ingestion.readers.row_ranges import Rows, cut, rows_between
 from bigmc.ingestion.readers.utf8 import is_string, undecodable_rows
-from bigmc.ingestion.sources.source import Source, open_file, status_of
+from bigmc.ingestion.sources.source import Source, open_file
 from bigmc.lazy import LazyModule
 from bigmc.store.files import disk
 from bigmc.store.files.arrow_file import arrow_file
@@ -168,9 +168,12 @@ class ParquetFormat:
         """Collect row groups up to ``part_bytes``, encoded but not compressed; cut larger ones on request."""
         parts: list[Part] = []
         for i, source in enumerate(sources):
+            with _refusing(source.path):
+                status = source.status()  # before its footer is read
             with _open(source.path) as file, _refusing(source.path):
                 columns = _leaves(file.metadata, hints.columns)
-                parts += self._split(file.metadata, columns, source, i, part_bytes)
+                cuts = self._split(file.metadata, columns, source, i, part_bytes)
+            parts += [replace(part, file_bytes=status.n_bytes, version=status.version) for part in cuts]
         if hints.most_rows is not None:
             parts = [piece for part in parts for piece in cut(part, part_bytes, hints.most_rows)]
         return number(parts)
@@ -179,7 +182,7 @@ class ParquetFormat:
         self, metadata: Any, columns: Sequence[int], source: Source, index: int, part_bytes: int
     ) -> list[Part]:
         parts: list[Part] = []
-        status, footer = status_of(source.path), bytes_in_memory(metadata)
+        footer = bytes_in_memory(metadata)
         every = range(metadata.num_row_groups)
         page_bytes = page_bytes_of(source.path, map(metadata.row_group, every), columns)
         start = row = part_row = n_bytes = 0
@@ -205,10 +208,8 @@ class ParquetFormat:
                         first_line=part_row,
                         n_rows=row - part_row,
                         n_bytes=n_bytes,
-                        file_bytes=status.n_bytes,
                         longest=resident,
                         footer_bytes=footer,
-                        version=status.version,
                     )
                 )
                 start, part_row, n_bytes = group + 1, row, 0

@@ -11,7 +11,7 @@ from bigmc.errors import DataError
 from bigmc.ingestion.readers.base import Part, check_count
 from bigmc.ingestion.readers.chunks import Chunk, Layout, RecordTooLong, Span, chunks, longest_record
 from bigmc.ingestion.readers.record_limit import MAX_RECORD_BYTES, LongRecords, RecordLimit
-from bigmc.ingestion.sources.source import Source, status_of
+from bigmc.ingestion.sources.source import Source
 
 #: Bytes of a chunk while a file is cut.
 _SCAN_BYTES = 4 << 20
@@ -35,6 +35,7 @@ def cut(
     most_bytes, beyond = (
         (MAX_RECORD_BYTES, LongRecords.REFUSE) if limit is None else (limit.n_bytes, limit.beyond)
     )
+    status = source.status()  # before it is read: reading a part notices what changes from now on
     begins: list[tuple[int, int, int]] = []  # offset, line and record number of the first record
     longest: list[int] = []
     n_records = 0
@@ -57,7 +58,6 @@ def cut(
             longest[first:] = [max(value, n_bytes) for value in longest[first:]]
         n_records += len(chunk.starts)
     bounds = [*begins, (end, 0, n_records)]
-    status = status_of(source.path)
     return [
         Part(
             path=source.path,

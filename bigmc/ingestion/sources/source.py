@@ -34,6 +34,9 @@ COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException)
 """What reading a damaged or unreadable file raises."""
 
+CHANGED_CURE = "start again, with a copy if something still writes to the file"
+"""What helps where a file changes while it is read."""
+
 _PIECE_BYTES = 1 << 16
 """Bytes decompressed, or decoded from another encoding, at once."""
 
@@ -81,6 +84,15 @@ class Source:
             content = {"path": path, "bytes": status.n_bytes, "changed": status.changed}
         return named | content | self.dialect.to_dict()
 
+    def status(self) -> FileStatus:
+        """Return size and version of the file, for the parts of it.
+
+        What came as a stream has no version: a resumed run writes it to a new file. `OSError`, `DataError`
+        as for `status_of`.
+        """
+        status = status_of(self.path)
+        return status if self.stream is None else FileStatus(status.n_bytes, "")
+
     def _digest(self) -> str:
         """Return the digest of an array or table in memory and its labels."""
         digest, data = hashlib.sha256(), self.data
@@ -117,8 +129,8 @@ class FileStatus:
 
     @property
     def version(self) -> str:
-        """Version of a file at an address; empty for a local one, of which the size is compared."""
-        return self.changed if isinstance(self.changed, str) else ""
+        """What tells the contents from later ones of the same size; empty if an address has no version."""
+        return str(self.changed)
 
 
 def status_of(path: str) -> FileStatus:
