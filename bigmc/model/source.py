@@ -11,7 +11,7 @@ from bigmc.errors import ModelError
 from bigmc.model.base import Model
 from bigmc.model.outline import ModelOutline
 from bigmc.model.registry import load_model, outline_of_file
-from bigmc.store.files.layout import sha256
+from bigmc.store.files.layout import sha256, state_of
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,24 @@ class ModelSource:
         So is one that another file replaces before `load` has read it: what was planned, and what a
         receipt says, is of the first one.
         """
-        status = _status(path)
-        with _unchanged(path, status):
+        state = state_of(path)
+        with _unchanged(path, state):
             outline, digest = outline_of_file(path), sha256(path)
 
         def load() -> Model:
-            with _unchanged(path, status):
+            with _unchanged(path, state):
                 return load_model(path)
 
-        return cls(outline, load, digest, None if status is None else status[0])
-
-
-def _status(path: Path) -> tuple[int, int, int] | None:
-    """Return bytes, time of change and number of a file, which tell it from others; None if it is gone."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ino
+        return cls(outline, load, digest, None if state is None else state[1])
 
 
 @contextmanager
-def _unchanged(path: Path, status: tuple[int, int, int] | None) -> Iterator[None]:
-    """Raise `ModelError` if a file is no longer the one of a status, also in the place of other errors."""
+def _unchanged(path: Path, state: tuple[int, int, int] | None) -> Iterator[None]:
+    """Raise `ModelError` if a file is no longer in a state of before, also in the place of other errors."""
     try:
         yield
     except (ModelError, OSError):
-        if _status(path) == status:
+        if state_of(path) == state:
             raise
-    if _status(path) != status:
+    if state_of(path) != state:
         raise ModelError(f"{path}: the model has changed since the command began", "repeat the command")
