@@ -18,13 +18,14 @@ from bigmc.store.files.layout import sha256, state_of
 class ModelSource:
     """A model and what is known about it before it is in memory.
 
-    `load` reads its file. `sha256` and `n_bytes` are those of the file; None if there is none.
+    `load` reads its file. `sha256`, `n_bytes` and `path` are those of the file; None if there is none.
     """
 
     outline: ModelOutline
     load: Callable[[], Model]
     sha256: str | None = None
     n_bytes: int | None = None
+    path: Path | None = None
 
     @classmethod
     def of(cls, model: Model) -> ModelSource:
@@ -46,7 +47,7 @@ class ModelSource:
             with _unchanged(path, state):
                 return load_model(path)
 
-        return cls(outline, load, digest, None if state is None else state[1])
+        return cls(outline, load, digest, None if state is None else state[1], path)
 
 
 @contextmanager
