@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigmc.api.evaluation import evaluate
-from bigmc.api.resolve import Size, model_of
+from bigmc.api.resolve import Size, model_of, model_source
 from bigmc.errors import DataError
 from bigmc.printable import printable
 
@@ -79,11 +79,12 @@ def export(
     output, ending = Output.at(to), Path(to).suffix
     if ending == ".md":
         figures = None
-        if dataset is not None:
-            # Given by its path, so a model too large for the limit is not read.
-            figures = evaluate(model, dataset, memory_limit=memory_limit, split=split)
         name = printable(Path(model).name) if isinstance(model, str | Path) else "model"
-        content = model_card(model_of(model), name, figures).encode()
+        with model_source(model) as source:
+            if dataset is not None:
+                # Given by its path, so a model too large for the limit is not read.
+                figures = evaluate(model, dataset, memory_limit=memory_limit, split=split)
+            content = model_card(source.load(), name, figures).encode()
     elif ending == ".onnx":
         from bigmc.export.onnx_graph import onnx_graph
 

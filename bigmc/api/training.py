@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Unpack
 
-from bigmc.api.resolve import Size, local_folder, model_of, resources_of
+from bigmc.api.resolve import Size, local_folder, model_of, model_source, resources_of
 from bigmc.engine import EngineLike
 from bigmc.errors import DataError, ModelError
 from bigmc.options.declare import check_names
@@ -17,6 +17,7 @@ from bigmc.options.path import PathKeywords, PathOptions
 from bigmc.progress import ProgressCallback, silent
 
 if TYPE_CHECKING:
+    from bigmc.model import ModelSource
     from bigmc.store.dataset import Dataset
     from bigmc.training.results import PathResult, PublishResult, TrainResult
 
@@ -231,13 +232,12 @@ def load_model(path: str | Path) -> Any:
     return classifier_of(model_of(path))
 
 
-def _start(path: str | Path | None, held: ExitStack) -> Path | None:
-    """Return the local file of a model to start from, kept until `held` is closed."""
-    from bigmc.store.files.object_store import local_file
+def _start(path: str | Path | None, held: ExitStack) -> ModelSource | None:
+    """Return the model to start from; a local copy of it is kept until `held` is closed."""
+    from bigmc.store.files.object_store import is_remote
 
     if path is None:
         return None
-    file = held.enter_context(local_file(path))
-    if not file.exists():
+    if not is_remote(path) and not Path(path).exists():
         raise ModelError(f"there is no model to start from at {path}", "check the path")
-    return file
+    return held.enter_context(model_source(path))

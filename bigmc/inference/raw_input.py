@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from bigmc.ingestion.parts.scan import (
     ReadRequest,
     bytes_per_row,
     read,
+    refuse_changed,
     scan,
     schema,
 )
@@ -59,16 +61,22 @@ class RawInput:
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     base: str = field(default_factory=os.getcwd)
 
-    @property
-    def identity(self) -> Any:
-        """Identity of the sources."""
+    @cached_property
+    def identity(self) -> Sequence[Mapping[str, Any]]:
+        """Identity of the sources when it was first used."""
         return [source.identity() for source in self.sources]
 
     def plan(
         self, model: ModelSource, options: PredictOptions, resources: Resources, part_bytes: int | None
     ) -> tuple[PredictionPlan, PartPredictor]:
-        """Return the plan and its predictor; the plan has already checked the columns."""
+        """Return the plan and its predictor; the plan has already checked the columns.
+
+        `DataError` if a file is no longer the one of the identity, which a receipt tells.
+        """
+        identity = None if self.sources[0].in_memory else self.identity
         plan = self.parts_within(model.outline, options, resources, part_bytes)
+        if identity is not None:
+            refuse_changed(plan.parts, identity)
         return plan, PartPredictor.of(model, options, plan)
 
     def parts_within(

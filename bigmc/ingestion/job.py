@@ -18,19 +18,19 @@ import numpy as np
 from bigmc.budget import MemoryLimitError
 from bigmc.engine import Engine, ThreadEngine
 from bigmc.engine.processes import prompt_release
-from bigmc.errors import DataError, StoreError
+from bigmc.errors import StoreError
 from bigmc.ingestion.columns.labels import TooManyLabels
 from bigmc.ingestion.fit_feature_map import MAP, fit_map, mapping_shares
 from bigmc.ingestion.label_census import bytes_of_labels
 from bigmc.ingestion.memory import Load, Shares, divide, record_limit, refuse_large_chunks, smallest_limit
-from bigmc.ingestion.parts.scan import Part, ReadHints, bytes_per_row, scan
+from bigmc.ingestion.parts.scan import Part, ReadHints, bytes_per_row, refuse_changed, scan
 from bigmc.ingestion.parts.small_files import gather_small_files
 from bigmc.ingestion.parts.spool import naming_streams, spool_beside
 from bigmc.ingestion.progress import Meter
 from bigmc.ingestion.readers.parquet import longest_text
 from bigmc.ingestion.readers.record_limit import LongRecordError, LongRecords, RecordLimit, bytes_of_record
 from bigmc.ingestion.recipe import Recipe
-from bigmc.ingestion.sources.source import CHANGED_CURE, Source, no_rows
+from bigmc.ingestion.sources.source import Source, no_rows
 from bigmc.ingestion.target import LABELS, PARTS, PARTS_WITH_LABELS, is_published, refuse_foreign_folder
 from bigmc.ingestion.workers import PartTask, write_part
 from bigmc.ingestion.writing.part_receipt import NAMES, REJECTS, part_folder
@@ -200,7 +200,7 @@ class Job:
         parts = self._scanned()
         if not parts:
             raise no_rows(self.sources[0])
-        self._refuse_changed(parts)
+        refuse_changed(parts, self.recipe.sources)  # its first rows told the types
         progress(Progress("scan", n_bytes, n_bytes, "bytes"))
         disk.make_folder(self._parts_folder)
         stored = {"recipe": self.recipe.to_dict(), "parts": [part.to_dict() for part in parts]}
@@ -208,13 +208,6 @@ class Job:
         for folder in (self.to, self.to.parent):  # a power cut must not lose the plan and keep later files
             disk.sync(folder)
         return parts
-
-    def _refuse_changed(self, parts: Sequence[Part]) -> None:
-        """Raise `DataError` if a file is no longer the one of the recipe, whose first rows told the types."""
-        for file in (file for part in parts for file in part.files or (part,)):
-            identity = self.recipe.sources[file.source]
-            if "changed" in identity and str(identity["changed"]) != file.version:
-                raise DataError(f"{file.path}: the file has changed since the ingest began", CHANGED_CURE)
 
     def run_parts(
         self, mine: Sequence[Part], parts: Sequence[Part], engine: Engine, progress: ProgressCallback

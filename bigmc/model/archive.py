@@ -89,7 +89,7 @@ def read_archive(path: Path) -> tuple[Mapping[str, Any], dict[str, NDArray[Any]]
     """
     with _opened(path) as file:
         archive, header = _listed(path, file)
-        most = _most_inflated(path)
+        most = _most_inflated(file)
         deflated = header["version"] == DEFLATED_VERSION
         arrays = {}
         for name, expected in sorted(header["members"].items()):
@@ -114,7 +114,7 @@ def read_sizes(path: Path) -> tuple[Mapping[str, Any], dict[str, ArraySize]]:
     with _opened(path) as file:
         archive, header = _listed(path, file)
         deflated = header["version"] == DEFLATED_VERSION
-        most = _most_inflated(path)
+        most = _most_inflated(file)
         sizes = {}
         for name in sorted(header["members"]):
             with _reading(path, name):
@@ -131,9 +131,9 @@ def _own(header: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in header.items() if name not in ("format", "members", "version")}
 
 
-def _most_inflated(path: Path) -> int:
+def _most_inflated(file: BinaryIO) -> int:
     """Return the bytes that a deflated array of a file may have."""
-    return _MOST_INFLATED * path.stat().st_size + _ALWAYS_INFLATED
+    return _MOST_INFLATED * os.fstat(file.fileno()).st_size + _ALWAYS_INFLATED
 
 
 def _inflated_size(stream: IO[bytes], most: int) -> ArraySize:
@@ -228,7 +228,7 @@ def _listed(path: Path, file: BinaryIO) -> tuple[zipfile.ZipFile, Mapping[str, A
         damaged = raw.startswith(_ZIP_MAGIC[: len(raw)]) and len(raw) < 128
         what = "is truncated" if damaged else "is not a bigmc model"
         raise ModelError(f"{path} {what}", _RETRAIN if damaged else _GIVE_MODEL)
-    file.seek(-min(_ZIP_END_BYTES, path.stat().st_size), os.SEEK_END)
+    file.seek(-min(_ZIP_END_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
     if not file.read().startswith(_ZIP_END):  # zipfile would find the directory before other bytes
         raise ModelError(f"{path} is truncated, or has bytes after its end", _RETRAIN)
     try:

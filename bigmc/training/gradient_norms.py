@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigmc.errors import ModelError
-from bigmc.model import LinearModel, Model
+from bigmc.model import LinearModel, Model, ModelSource
 from bigmc.store.files.atomic import replacing
 from bigmc.store.files.npy import read_npy
 
@@ -43,6 +43,15 @@ def with_norms(model: Model, path: Path) -> Model:
     if not isinstance(model, LinearModel) or not file.exists():
         return model
     return replace(model, gradient_norms=read_norms(file, model))
+
+
+def model_to_start_from(source: ModelSource) -> Model:
+    """Return a model with the norms beside its file, if there are any; raises as `read_norms`.
+
+    `ModelError` if its file has changed since its digest was recorded.
+    """
+    model = source.load()
+    return model if source.path is None else with_norms(model, source.path)
 
 
 def digest_of(content: bytes, model: LinearModel) -> bytes:

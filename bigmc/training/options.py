@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from bigmc.engine import Engine
 from bigmc.errors import BigmcError
+from bigmc.model import ModelSource
 from bigmc.model.calibration import MOST_ROWS
 from bigmc.options.learners import LearnerOptions
 from bigmc.store.dataset import Dataset
@@ -57,7 +57,7 @@ class TrainOptions:
         The learner and its parameters.
     split : str
         Split to train on.
-    start : Path, optional
+    start : ModelSource, optional
         Saved model to start from.
     keep_norms : bool
         Keep the norms of the gradients in a file beside the model, which saves a pass in trainings that start
@@ -72,7 +72,7 @@ class TrainOptions:
 
     learner: LearnerOptions
     split: str = "train"
-    start: Path | None = None
+    start: ModelSource | None = None
     keep_norms: bool = False
     held_out: HeldOut | None = None
     calibration: HeldOut | None = None

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ from bigmc.store.files.outputs import IfExists
 from bigmc.store.files.work_file import read_work_file, write_work_file
 from bigmc.store.files.work_folder import WorkFolder
 from bigmc.training.feature_names import feature_names
-from bigmc.training.gradient_norms import save_norms, with_norms
+from bigmc.training.gradient_norms import model_to_start_from, save_norms
 from bigmc.training.options import HeldOut, TrainOptions
 from bigmc.training.results import TrainResult
 from bigmc.training.search.trials import Truth
@@ -100,7 +99,7 @@ def _recorded(data: Dataset, learner: Learner, options: TrainOptions) -> Mapping
             raise BigmcError(f"training {learner.kind} uses every row", cure)
         params["calibrated_on"] = options.calibration.share
     if options.start is not None:
-        params["warm_start"] = hashlib.sha256(options.start.read_bytes()).hexdigest()
+        params["warm_start"] = options.start.sha256
     return params
 
 
@@ -122,7 +121,7 @@ def _trained(
         replace(resources, progress=_towards(learner.tolerance, resources.progress)),
         checkpoint=FileCheckpoint(work),
         scratch=work,
-        start=None if options.start is None else with_norms(load_model(options.start), options.start),
+        start=None if options.start is None else model_to_start_from(options.start),
         sample_weight=_weights(samples, options.held_out or calibration, engine),
     ).model
     return model if calibration is None else _calibrated(model, calibration.rows(samples, engine)[0])

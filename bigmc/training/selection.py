@@ -24,7 +24,7 @@ from bigmc.inference.evaluation.evaluation_file import Subject
 from bigmc.inference.evaluation.labelled import LabelledDataset
 from bigmc.learners import learner_of
 from bigmc.learners.sparse import SparseLearner
-from bigmc.model import load_model
+from bigmc.model import ModelSource, load_model
 from bigmc.options.inference import EvaluateOptions
 from bigmc.options.path import VALID, PathOptions
 from bigmc.solvers.loop import RunContext
@@ -69,7 +69,7 @@ class PathRequest(NamedTuple):
 
     Attributes
     ----------
-    start : Path or None
+    start : ModelSource or None
         Saved model to start the training with the largest penalty from.
     if_exists : IfExists
         What to do with another path in the same folder.
@@ -78,12 +78,12 @@ class PathRequest(NamedTuple):
     data: Dataset
     to: Path
     options: PathOptions
-    start: Path | None = None
+    start: ModelSource | None = None
     if_exists: IfExists = IfExists.REFUSE
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return what determines the models, as JSON data."""
-        start = {} if self.start is None else {"warm_start": sha256(self.start)}
+        start = {} if self.start is None else {"warm_start": self.start.sha256}
         own = {"dataset": self.data.identity, **start, **self.options.fingerprint()}
         return cast(Mapping[str, Any], json.loads(json.dumps(own)))
 
@@ -129,7 +129,7 @@ def _make_path(request: PathRequest, resources: Resources, asked: Mapping[str, A
         row, took = _point(data, target, grid[k], before, validation, options, resources)
         table.append(row)
         seconds.append(took)
-        before = target
+        before = ModelSource.of_file(target)
     best = _best(table)
     by = _figure_of(table)
     with replacing(to / BEST) as file, (to / best["model"]).open("rb") as model:
@@ -179,7 +179,7 @@ def _point(
     data: Dataset,
     target: Path,
     alpha: float,
-    before: Path | None,
+    before: ModelSource | None,
     validation: ValidationRows,
     options: PathOptions,
     resources: Resources,
@@ -311,7 +311,11 @@ def publish(
             raise ModelError(f"{path} has no {by}, which needs sets of labels", "choose by another figure")
     best = max(table, key=lambda row: (row[by], -row["n_nonzero_features"]))
     with local_file(best["model"]) as model:
-        content = model.read_bytes()
+        try:
+            content = model.read_bytes()
+        except OSError as error:
+            said = f"{best['model']}: the model that was evaluated cannot be read ({error.strerror})"
+            raise ModelError(said, "restore it, or evaluate another one") from None
     digest = hashlib.sha256(content).hexdigest()
     if digest != best["model_sha256"]:
         raise ModelError(f"{best['model']} is not the model that was evaluated", "evaluate it again")

@@ -80,7 +80,7 @@ def test_a_file_that_changes_before_it_is_scanned_is_not_the_one_of_the_recipe(t
         return scanned(sources, *rest)
 
     monkeypatch.setattr(jobs, "scan", replaced_before)
-    with pytest.raises(DataError, match="has changed since the ingest began"):
+    with pytest.raises(DataError, match="has changed since the command began"):
         api.ingest(path, to, text="text", label="label")
     monkeypatch.undo()
     path.write_text("label,text\n" + "1,some words\n2,other words\n" * 10)

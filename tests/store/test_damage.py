@@ -294,3 +294,22 @@ def test_a_checkpoint_of_little_time_skips_states_that_follow_at_once(tmp_path, 
         checkpoint.save({"number": number}, {})
         kept.append(FileCheckpoint(tmp_path).load()[0]["number"])
     assert kept == [0, 0, 0, 3]
+
+
+def test_labels_of_another_dataset_in_its_place_are_not_read(tmp_path):
+    """The first reading was checked, and later ones took whatever rows were there, if they were as many."""
+    rng = np.random.default_rng(0)
+    rows = [("train", sp.random_array((30, 40), density=0.5, rng=rng).tocsr())]
+    place, other = tmp_path / "d.bigmc", tmp_path / "other.bigmc"
+    for path, labels in (place, [0, 1] * 15), (other, [1, 0] * 15):
+        store_dataset(path, rows, np.array(labels), ["no", "yes"])
+    dataset = Dataset.open(place)
+    assert dataset.labels().tolist() == [0, 1] * 15
+    shutil.copytree(place, tmp_path / "same.bigmc")
+    place.rename(tmp_path / "old.bigmc")
+    (tmp_path / "same.bigmc").rename(place)
+    assert dataset.labels().tolist() == [0, 1] * 15
+    shutil.rmtree(place)
+    other.rename(place)
+    with pytest.raises(StoreError, match=r"rows\.parquet: its contents have changed; run bigmc verify"):
+        dataset.labels()

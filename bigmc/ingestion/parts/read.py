@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -131,6 +132,17 @@ def _check_unchanged(part: Part) -> None:
         )
     if part.version and status.version != part.version:
         raise DataError(f"{part.path}: the file has changed since it was scanned", CHANGED_CURE)
+
+
+def refuse_changed(parts: Iterable[Part], identities: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `DataError` if a file was another one when it was scanned than when it was identified.
+
+    `identities` are those of the sources: see :meth:`bigmc.ingestion.sources.source.Source.identity`.
+    """
+    for file in (file for part in parts for file in part.files or (part,)):
+        identity = identities[file.source]
+        if "changed" in identity and str(identity["changed"]) != file.version:
+            raise DataError(f"{file.path}: the file has changed since the command began", CHANGED_CURE)
 
 
 def _absolute(path: str, base: str) -> str:

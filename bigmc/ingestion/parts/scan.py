@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from bigmc.errors import DataError
-from bigmc.ingestion.parts.read import EVERYTHING, named_by_folders, read
+from bigmc.ingestion.parts.read import EVERYTHING, named_by_folders, read, refuse_changed
 from bigmc.ingestion.parts.spool import STDIN, is_pipe, is_stream, spool_pipe, spool_rows
 from bigmc.ingestion.readers import DELIMITED, ENDINGS, FILE_FORMATS, FORMATS
 from bigmc.ingestion.readers.base import Batch, Part, ReadHints, ReadRequest, check_columns
@@ -54,6 +54,7 @@ __all__ = [
     "is_dataset",
     "list_files",
     "read",
+    "refuse_changed",
     "scan",
     "schema",
 ]

@@ -70,7 +70,8 @@ class Source:
     def identity(self) -> Mapping[str, Any]:
         """Return what tells the source from others, so that a rerun knows whether it continues the same work.
 
-        That is path, size and time of change of a file, else a digest; as JSON data.
+        That is path, size and time of change of a file, else a digest; as JSON data. `DataError` if the file
+        is gone.
         """
         named = {"path": self.path, "format": self.format}
         if self.in_memory:
@@ -79,7 +80,7 @@ class Source:
             file = Path(self.path)
             content = {"path": self.name, "bytes": file.stat().st_size, "sha256": sha256(file)}
         else:
-            status = status_of(self.path)
+            status = self._status()
             path = self.path if is_remote(self.path) else str(Path(self.path).resolve())
             content = {"path": path, "bytes": status.n_bytes, "changed": status.changed}
         return named | content | self.dialect.to_dict()
@@ -87,11 +88,17 @@ class Source:
     def status(self) -> FileStatus:
         """Return size and version of the file, for the parts of it.
 
-        What came as a stream has no version: a resumed run writes it to a new file. `OSError`, `DataError`
-        as for `status_of`.
+        What came as a stream has no version: a resumed run writes it to a new file. `DataError` if there is
+        no file, or it cannot be reached.
         """
-        status = status_of(self.path)
+        status = self._status()
         return status if self.stream is None else FileStatus(status.n_bytes, "")
+
+    def _status(self) -> FileStatus:
+        try:
+            return status_of(self.path)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
 
     def _digest(self) -> str:
         """Return the digest of an array or table in memory and its labels."""

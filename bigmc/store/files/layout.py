@@ -376,6 +376,15 @@ def _check_inside(path: Path, root: Path) -> None:
         raise ValueError(f"is a link to {real}, outside of the folder")
 
 
+def state_of(path: Path) -> tuple[int, int, int] | None:
+    """Return number, bytes and time of change of a file, which tell it from others; None if it is gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def check_contents(path: Path, entry: FileEntry) -> None:
     """Compare the contents of a file with its SHA-256; `StoreError` if they differ or cannot be read."""
     try:

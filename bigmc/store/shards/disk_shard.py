@@ -24,6 +24,7 @@ from bigmc.store.files.layout import (
     check_sizes,
     damaged,
     digests_below,
+    state_of,
 )
 from bigmc.store.files.object_store import Origin
 from bigmc.store.shards.label_sets import SETS
@@ -73,7 +74,8 @@ class StoredShard(ABC):
         self._origin = origin
         self._lock = threading.Lock()
         self._arrays: dict[str, ArrayReader] = {}
-        self._checked = self._table_checked = False
+        self._checked = False
+        self._table_state: tuple[int, int, int] | None = None  # of rows.parquet when it was checked
 
     @abstractmethod
     def indptr(self, lo: int, hi: int) -> NDArray[np.int64]:
@@ -104,6 +106,7 @@ class StoredShard(ABC):
                         self._counter.add(column.total_compressed_size)
         except (OSError, pa.ArrowException) as error:
             raise damaged(path, f"cannot be read ({error})") from None
+        self._check_table()
         if names is not None:
             missing = sorted(set(names) - set(table.column_names))
             if missing:
@@ -117,12 +120,18 @@ class StoredShard(ABC):
         return table
 
     def _check_table(self) -> None:
-        """Check rows.parquet against the manifest, once, since all results depend on its labels."""
+        """Check rows.parquet against the manifest, since all results depend on its labels.
+
+        It is checked once, and again if it is another file than then: that of a dataset put in the place of
+        this one may have as many rows.
+        """
+        path = self.folder / ROWS_TABLE
         with self._lock:
-            if not self._table_checked:
+            state = state_of(path)
+            if state is None or state != self._table_state:
                 entry = next(file for file in self.entry.files if file.path == ROWS_TABLE)
-                check_contents(self.folder / ROWS_TABLE, entry)
-                self._table_checked = True
+                check_contents(path, entry)
+                self._table_state = state
 
     def _array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayReader:
         """Return the reader of an array under ``x/``, opened and checked against the entry at first use."""
