@@ -115,8 +115,8 @@ def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monk
     assert client.status == "running"
 
 
-#: Loss, penalty, memory limit, and what is sent to the workers: the passes over the samples, or
-#: drawing a sample alone. Kernels of a loss take long to compile: `test_sparse_passes` has the other losses.
+# Kernels of a loss take long to compile: `test_sparse_passes` has the other losses. What is sent to the
+# workers is the passes over the samples, or drawing a sample alone.
 @pytest.mark.exhaustive(keep=4)
 @pytest.mark.parametrize(
     ("loss", "penalty", "limit", "more", "sent"),
@@ -124,13 +124,7 @@ def test_an_estimator_takes_a_client_and_an_address(texts, client, cluster, monk
         ("squared_hinge", "l1/l2", "3MB", {}, "passes"),  # out of core: a corrected sample
         ("squared_hinge", "l1/l2", "100MB", {}, "nothing"),  # in memory
         ("log_loss", "l1", "3MB", {"class_weight": "balanced", "ridge": 1e-3}, "passes"),
-        (
-            "log_loss",
-            "l1/l2",
-            "3MB",
-            {"alpha": 1e-4},
-            "sample",
-        ),  # more features: chunks of samples
+        ("log_loss", "l1/l2", "3MB", {"alpha": 1e-4}, "sample"),  # more features: chunks of samples
         ("log_loss", "sparse_group", "3MB", {"fit_intercept": True}, "passes"),
         ("log_loss", "l1/linf", "3MB", {}, "passes"),
     ],

@@ -49,13 +49,13 @@ def test_a_training_starts_from_the_model_that_it_records(folder, tmp_path, monk
     warm, replacing_after = warm_model(folder, tmp_path)
     module = run if command == "train" else selection
     monkeypatch.setattr(module, "_claim", replacing_after(module._claim))
-    options = {"max_passes": 2, "warm_start": warm}
+    data, options = folder / "d.bigmc", {"max_passes": 2, "warm_start": warm}
+    commands = {
+        "train": lambda: api.train("sparse", data, tmp_path / "m", alpha=0.01, **options),
+        "path": lambda: api.sparse_path(data, tmp_path / "p", alphas=[0.01], **options),
+    }
     with pytest.raises(ModelError, match=CHANGED):
-        _ = (
-            api.train("sparse", folder / "d.bigmc", tmp_path / "m", alpha=0.01, **options)
-            if command == "train"
-            else api.sparse_path(folder / "d.bigmc", tmp_path / "p", alphas=[0.01], **options)
-        )
+        commands[command]()
 
 
 def test_a_card_has_figures_and_weights_of_one_model(folder, tmp_path, monkeypatch):
